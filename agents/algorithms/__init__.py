@@ -1,0 +1,1 @@
+"""Algorithms, one paper variant per file; the folder is the registry."""

@@ -1,0 +1,1 @@
+"""Agents that are not trained, one file each, over the same environment."""

@@ -1,0 +1,1 @@
+"""Question sets, one file each; the folder is the registry."""

@@ -1,0 +1,1 @@
+"""Reward terms, one file each; the folder is the registry."""

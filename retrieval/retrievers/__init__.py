@@ -1,0 +1,1 @@
+"""Search engines, one file each; the folder is the registry."""
