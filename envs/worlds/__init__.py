@@ -1,0 +1,1 @@
+"""Generated worlds: entities with functional relations, their passages, questions and an expert."""
