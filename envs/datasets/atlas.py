@@ -17,8 +17,8 @@ from retrieval.errors import InputError
 
 from ..types import Dataset
 from ..worlds.atlas import SCHEMA
+from ..worlds.atlas.facts import MIN_PEOPLE, populate
 from ..worlds.chains import chains, comparisons, yes_no
-from ..worlds.geography import MIN_PEOPLE, populate
 from ..worlds.passages import corpus
 from ..worlds.questions import Stratum, assemble, check, draw, sides_of
 from ..worlds.schema import SIDES, Side

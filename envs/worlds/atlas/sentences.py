@@ -6,7 +6,7 @@ SENTENCES = {
             "{name} is a {trade} born in {born} in {birth_year}.",
             "Born in {born} in {birth_year}, {name} is a {trade}.",
             "The {trade} {name} was born in {birth_year} in {born}.",
-            "{name}, a {trade}, comes from {born} and was born in {birth_year}.",
+            "{name}, a {trade}, is a native of {born} and was born in {birth_year}.",
             "{name} was born in {born} in {birth_year} and became a {trade}.",
         ),
         (

@@ -1,7 +1,6 @@
 """The relations of the world `atlas`: people, works, institutions and places."""
 
-from .atlas_sentences import DISTRACTORS, SENTENCES
-from .schema import Relation, Schema
+from ..schema import Relation
 
 RELATIONS = (
     Relation(
@@ -198,5 +197,3 @@ RELATIONS = (
         questions=("What is the currency of {0}?", "Which currency is used in {0}?"),
     ),
 )
-
-SCHEMA = Schema("atlas", RELATIONS, SENTENCES, DISTRACTORS, place="town")

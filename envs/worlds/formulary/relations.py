@@ -1,0 +1,115 @@
+"""The relations of the world `formulary`: drugs, diseases, microbes, proteins, side effects."""
+
+from ..schema import Relation
+
+RELATIONS = (
+    Relation(
+        name="treats",
+        subject="drug",
+        object="disease",
+        query="{0} treats",
+        fact="{0} treats {1}.",
+        phrases=("the disease that {0} treats", "the disease treated with {0}"),
+        questions=(
+            "Which disease does {0} treat?",
+            "Which disease is treated with {0}?",
+            "What is {0} given for?",
+        ),
+    ),
+    Relation(
+        name="target",
+        subject="drug",
+        object="protein",
+        query="{0} acts on",
+        fact="{0} acts on {1}.",
+        phrases=("the protein that {0} acts on", "the target of {0}"),
+        questions=(
+            "Which protein does {0} act on?",
+            "What is the target of {0}?",
+            "Which protein is blocked by {0}?",
+        ),
+    ),
+    Relation(
+        name="side_effect",
+        subject="drug",
+        object="reaction",
+        query="{0} side effect",
+        fact="The side effect of {0} is {1}.",
+        phrases=("the side effect of {0}", "the unwanted reaction to {0}"),
+        questions=(
+            "What is the side effect of {0}?",
+            "Which side effect does {0} have?",
+            "Which unwanted reaction does {0} cause?",
+        ),
+    ),
+    Relation(
+        name="drug",
+        subject="disease",
+        object="drug",
+        query="{0} treatment",
+        fact="{0} is treated with {1}.",
+        phrases=("the drug against {0}", "the drug that treats {0}"),
+        questions=(
+            "Which drug treats {0}?",
+            "What is {0} treated with?",
+            "Which drug is given for {0}?",
+        ),
+    ),
+    Relation(
+        name="cause",
+        subject="disease",
+        object="microbe",
+        query="{0} cause",
+        fact="{0} is caused by {1}.",
+        phrases=("the cause of {0}", "the microbe that causes {0}"),
+        questions=(
+            "What causes {0}?",
+            "Which microbe causes {0}?",
+            "What is the cause of {0}?",
+        ),
+    ),
+    Relation(
+        name="disease",
+        subject="microbe",
+        object="disease",
+        query="{0} disease",
+        fact="{0} causes {1}.",
+        phrases=("the disease caused by {0}", "the disease that {0} causes"),
+        questions=("Which disease does {0} cause?", "Which disease is caused by {0}?"),
+    ),
+    Relation(
+        name="carrier",
+        subject="microbe",
+        object=None,
+        query="{0} carrier",
+        fact="{0} is carried by the {1}.",
+        phrases=("the carrier of {0}",),
+        questions=("Which animal carries {0}?", "What is the carrier of {0}?", "What spreads {0}?"),
+    ),
+    Relation(
+        name="gland",
+        subject="protein",
+        object=None,
+        query="{0} gland",
+        fact="{0} is made in the {1}.",
+        phrases=("the gland that makes {0}",),
+        questions=(
+            "Which gland makes {0}?",
+            "In which gland is {0} made?",
+            "Where in the body is {0} made?",
+        ),
+    ),
+    Relation(
+        name="remedy",
+        subject="reaction",
+        object=None,
+        query="{0} remedy",
+        fact="{0} is relieved by {1}.",
+        phrases=("the remedy for {0}",),
+        questions=(
+            "What relieves {0}?",
+            "Which herb relieves {0}?",
+            "What is the remedy for {0}?",
+        ),
+    ),
+)
