@@ -1,13 +1,14 @@
 """From drafts to a dataset: ids, a balanced order, the limit."""
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from retrieval.errors import InputError
 from retrieval.types import Passage
 
+from ..interleaving import in_turn
 from ..types import Dataset, Question
 from .chains import Draft
 from .expert import Expert, Plan
@@ -79,7 +80,7 @@ def assemble(
     """
     if limit is not None and limit < 1:
         raise InputError(f"{name}: limit {limit} must be at least 1, or null for all questions")
-    pairs = list(islice(_in_turn([stratum.questions() for stratum in strata]), limit))
+    pairs = list(islice(in_turn(stratum.questions() for stratum in strata), limit))
     if not pairs or (limit is not None and len(pairs) < limit):
         raise InputError(
             f"{name}: this world has only {len(pairs)} such questions; lower limit ({limit}), "
@@ -92,16 +93,3 @@ def assemble(
 def draw(schema: str, seed: int, side: str, what: str) -> random.Random:
     """The source of chance for one purpose; independent of every other's use."""
     return random.Random(f"{schema}/{seed}/{side}/{what}")
-
-
-def _in_turn(
-    streams: Iterable[Iterator[tuple[Question, Plan]]],
-) -> Iterator[tuple[Question, Plan]]:
-    alive = list(streams)
-    while alive:
-        for stream in list(alive):
-            pair = next(stream, None)
-            if pair is None:
-                alive.remove(stream)
-            else:
-                yield pair
