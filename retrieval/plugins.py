@@ -23,7 +23,8 @@ def load(package: str, name: str) -> ModuleType:
         InputError: No such module, or it lacks `Config` or `build`.
     """
     kind = package.rpartition(".")[2]
-    target = name if "." in name else f"{package}.{name}"
+    dotted = "." in name and not name.startswith(".")
+    target = name if dotted else f"{package}.{name}"
     try:
         module = importlib.import_module(target)
     except ModuleNotFoundError as error:
