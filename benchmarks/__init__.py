@@ -1,0 +1,1 @@
+"""What things cost: run each with `python -m benchmarks.NAME`."""
