@@ -16,7 +16,7 @@ from .rewards import weighted
 from .spaces import FreeText
 from .types import Action, ActionKind, Episode, Question, Reward, Step, StopReason
 
-Turn = tuple[str, float, bool, bool, dict[str, Any]]
+StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 def _content(hit: Hit) -> tuple[str, str]:
@@ -104,7 +104,7 @@ class SearchEnv(gymnasium.Env[str, str]):
             observation += f"\n{LAST_TURN}"
         return observation, {"question": question}
 
-    def step(self, action: str) -> Turn:
+    def step(self, action: str) -> StepResult:
         """Play one turn."""
         if self.episode.stop_reason is not None:
             raise ResetNeeded("SearchEnv: the episode has ended; call reset() first")
@@ -179,7 +179,7 @@ class SearchEnv(gymnasium.Env[str, str]):
             best.setdefault(_content(hit), hit)
         return list(best.values())[: self._limits.top_k]
 
-    def _end_turn(self, step: Step, stop_reason: StopReason | None = None) -> Turn:
+    def _end_turn(self, step: Step, stop_reason: StopReason | None = None) -> StepResult:
         """Score the turn and add it to the episode."""
         question, steps = self.episode.question, self.episode.steps
         reward = float(self._reward(Episode(question, (*steps, step), stop_reason)))
