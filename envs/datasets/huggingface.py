@@ -13,7 +13,8 @@ from typing import Any
 from retrieval.errors import InputError
 
 from ..question_files import Selection, questions_of, select
-from ..question_formats import Format, Row, build_question, options_of
+from ..question_formats import Format, Row
+from ..question_values import build_question, options_of
 from ..types import Dataset, Question
 
 

@@ -51,7 +51,7 @@ RELATIONS = (
         phrases=("the drug against {0}", "the drug that treats {0}"),
         questions=(
             "Which drug treats {0}?",
-            "What is {0} treated with?",
+            "Which drug is used against {0}?",
             "Which drug is given for {0}?",
         ),
     ),
