@@ -34,7 +34,7 @@ def chains(schema: Schema, side: Side, hops: int, rng: random.Random) -> Iterato
     for index in shuffled(ends[-1] if ends else 0, rng):
         block = bisect_right(ends, index)
         path = paths[block]
-        start = side.by_kind[path[0].subject][index - ends[block]]
+        start = side.by_kind[path[0].subject][index - ends[block]]  # counts back from the end
         walk = _walk(side, start, path)
         if walk is not None:
             answer = walk[-1].object
