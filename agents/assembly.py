@@ -1,0 +1,140 @@
+"""From configuration to parts: the world, the policy, the rollout."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from envs.limits import EnvLimits
+from envs.rewards import weighted
+from envs.search_env import SearchEnv
+from envs.types import Dataset
+from retrieval.cache import CachedRetriever
+from retrieval.corpus import Corpus, read_corpus
+from retrieval.errors import InputError
+
+from .command_line import Plugin
+from .config import EnvOptions, ModelOptions, PromptOptions, RolloutOptions
+from .models import load_base
+from .policy import LoraOptions, SearchPolicy
+from .prompts import Framing, build_framing
+from .rollout import Rollout
+from .seeding import Draw, derive
+
+STOP = ("</search>", "</answer>")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def build_dataset(plugin: Plugin, split: str | None = None) -> Dataset:
+    """The dataset; with `split`, that split of it instead of the configured one."""
+    if split is not None:
+        plugin = replace(plugin, config=replace(plugin.config, split=split))
+    dataset: Dataset = plugin.build()
+    if not dataset.questions:
+        raise InputError(
+            f"dataset: {plugin.name} has no questions in split {plugin.config.split!r}; check its "
+            "path, split and test_share"
+        )
+    return dataset
+
+
+def build_retriever(plugin: Plugin, dataset: Dataset) -> tuple[CachedRetriever, str]:
+    """The search engine over the configured corpus, or over the dataset's own passages.
+
+    Returns:
+        The engine behind a memo, and the corpus fingerprint.
+
+    Raises:
+        InputError: No corpus at all.
+    """
+    if plugin.options.corpus is not None:
+        corpus = read_corpus(plugin.options.corpus)
+    elif dataset.passages is not None:
+        corpus = Corpus.of(dataset.passages)
+    else:
+        raise InputError(
+            "retriever.corpus: this dataset brings no passages; give --retriever.corpus FILE"
+        )
+    return CachedRetriever(plugin.build(corpus)), corpus.fingerprint
+
+
+def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
+    """The base model with fresh adapters, drawn from the run's seed."""
+    if options.dtype not in DTYPES:
+        raise InputError(
+            f"model.dtype: unknown {options.dtype!r}; choose one of {', '.join(DTYPES)}"
+        )
+    base, tokenizer = load_base(options.name, DTYPES[options.dtype], _device(options.device))
+    lora = LoraOptions(
+        rank=options.lora_rank,
+        alpha=options.lora_alpha,
+        target_modules=options.lora_target_modules,
+        last_layers=options.lora_last_layers,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(derive(seed, Draw.ADAPTER))
+        return SearchPolicy.with_lora(base, tokenizer, lora)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"model.device: {name!r} is not to be had here; use auto or cpu"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PlayOptions:
+    """The sections that say how episodes are played."""
+
+    env: EnvOptions
+    prompt: PromptOptions
+    engine: Plugin
+    rollout: RolloutOptions
+
+
+def build_rollout(
+    policy: SearchPolicy, dataset: Dataset, retriever: CachedRetriever, options: PlayOptions
+) -> Rollout:
+    """Everything needed to play episodes of a dataset with a policy."""
+    prompt = options.prompt
+    framing = build_framing(policy.tokenizer, prompt.template, prompt.framing, prompt.role)
+    return Rollout(
+        engine=options.engine.build(policy),
+        framing=framing,
+        make_env=env_factory(policy, framing, dataset, retriever, options),
+        retriever=retriever,
+        decode=policy.decode,
+        top_k=options.env.top_k,
+        max_episodes=options.rollout.max_episodes,
+    )
+
+
+def env_factory(
+    policy: SearchPolicy,
+    framing: Framing,
+    dataset: Dataset,
+    retriever: CachedRetriever,
+    options: PlayOptions,
+) -> Callable[[], SearchEnv]:
+    """A function that makes environments which count in the policy's own tokens."""
+    env = options.env
+    question = dataset.questions[0]
+    # The environment counts the question's text; the template around it is ours to leave room for.
+    around = len(framing.prompt_ids(question)) - len(policy.encode(question.prompt))
+    limits = EnvLimits(
+        top_k=env.top_k,
+        max_turns=env.max_turns,
+        max_observation_tokens=env.max_observation_tokens,
+        max_context_tokens=env.max_context_tokens and env.max_context_tokens - around,
+        reserve_tokens=options.rollout.max_tokens,
+        count_tokens=lambda text: len(policy.encode(text)),
+    )
+    reward = weighted(env.reward)
+    return lambda: SearchEnv(
+        questions=dataset.questions, retriever=retriever, reward=reward, limits=limits
+    )

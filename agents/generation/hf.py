@@ -1,0 +1,192 @@
+"""The policy's own forward pass with one key-value cache kept over all turns of an episode.
+
+Each prompt is read once per group, an observation is read once, nothing is read twice, and rows that
+have ended their turn or their episode leave the batch. Sampling and training run the same weights,
+adapter included, so the log-probabilities taken here are those of the policy that is trained.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from retrieval.errors import InputError
+
+from ..engine import Engine, Sample, Sampling
+from ..kv_cache import RowCache
+from ..policy import SearchPolicy
+
+COMPACT_SHARE = 0.125  # finished rows make way when they are this share of the forward pass
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The engine has no options: sampling is set by `rollout`."""
+
+
+def build(config: Config, policy: SearchPolicy) -> Engine:
+    """The engine over a policy."""
+    return HFEngine(policy)
+
+
+class HFEngine:
+    """Samples from a `SearchPolicy` in this process."""
+
+    def __init__(self, policy: SearchPolicy) -> None:
+        self.policy = policy
+
+    def open(
+        self, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling
+    ) -> "HFSession":
+        """Read every prompt once and make `group_size` rows of each."""
+        return HFSession(self.policy, prompts, group_size, sampling)
+
+
+class HFSession:
+    """R episodes over one cache. Cache row i belongs to episode `self._owners[i]`."""
+
+    def __init__(
+        self,
+        policy: SearchPolicy,
+        prompts: Sequence[Sequence[int]],
+        group_size: int,
+        sampling: Sampling,
+    ) -> None:
+        self._policy = policy
+        self._sampling = sampling
+        self._random = torch.Generator().manual_seed(sampling.seed)
+        self._cache = RowCache(policy.num_layers, policy.device)
+        self._cache.open(len(prompts))
+        hidden = self._read([list(prompt) for prompt in prompts])
+        rows = [p for p in range(len(prompts)) for _ in range(group_size)]
+        self._cache.select(rows)
+        self._hidden = hidden[rows]
+        self._owners = list(range(len(rows)))
+        self._unread: dict[int, list[int]] = {row: [] for row in self._owners}
+
+    def turn(self, contexts: Mapping[int, Sequence[int]]) -> dict[int, Sample]:
+        """Read each row's context, then sample until its turn ends."""
+        self._keep(contexts)
+        texts = [self._unread[owner] + list(contexts[owner]) for owner in self._owners]
+        if any(texts):
+            self._hidden = self._read(texts)
+        return self._sample()
+
+    def _keep(self, contexts: Mapping[int, Sequence[int]]) -> None:
+        kept = [slot for slot, owner in enumerate(self._owners) if owner in contexts]
+        if len(kept) != len(contexts):
+            raise ValueError("turn: a context for a row that had left the batch")
+        if len(kept) < len(self._owners):
+            self._cache.select(kept)
+            self._hidden = self._hidden[kept]
+            self._owners = [self._owners[slot] for slot in kept]
+
+    @torch.inference_mode()
+    def _read(self, texts: list[list[int]]) -> Tensor:
+        """Feed new tokens to rows 0 .. len(texts)-1; the (rows, hidden) state after each's last."""
+        device = self._policy.device
+        counts = torch.tensor([len(text) for text in texts], device=device)
+        if int(counts.min()) == 0:
+            raise ValueError("a row was given nothing to read")
+        width = int(counts.max())
+        ids = torch.tensor([text + [0] * (width - len(text)) for text in texts], device=device)
+        positions, mask = self._cache.begin(len(texts), counts)
+        if int(positions.max()) >= self._policy.max_positions:
+            raise InputError(
+                f"an episode outgrew the model's {self._policy.max_positions} positions: lower "
+                "env.max_turns, env.max_observation_tokens or env.max_context_tokens"
+            )
+        hidden = self._policy.hidden(ids, mask, positions, self._cache)
+        self._cache.advance(counts)
+        return hidden[torch.arange(len(texts), device=device), counts - 1]
+
+    @torch.inference_mode()
+    def _sample(self) -> dict[int, Sample]:
+        """Decode all rows; those whose turn has ended move behind the active ones."""
+        draws = torch.rand(
+            len(self._unread),
+            self._sampling.max_tokens,
+            dtype=torch.float64,
+            generator=self._random,
+        )
+        turns = {owner: _TurnSoFar(self._policy, self._sampling) for owner in self._owners}
+        active = len(self._owners)
+        for step in range(self._sampling.max_tokens):
+            owners = self._owners[:active]
+            ids, logprobs = self._draw(self._hidden[:active], draws[owners, step])
+            for owner, token, logprob in zip(owners, ids, logprobs, strict=True):
+                if not turns[owner].ended:
+                    turns[owner].add(token, logprob)
+            active = self._compact(active, turns)
+            if active == 0:
+                break
+            # Rows that have ended but not yet made way re-read their last token; it is not advanced.
+            tokens = [[turns[owner].ids[-1]] for owner in self._owners[:active]]
+            self._decode(tokens, [not turns[owner].ended for owner in self._owners[:active]])
+        self._unread = {owner: [turn.ids[-1]] for owner, turn in turns.items()} | {
+            owner: [] for owner in self._unread if owner not in turns
+        }
+        return {owner: Sample(tuple(t.ids), tuple(t.logprobs)) for owner, t in turns.items()}
+
+    def _decode(self, tokens: list[list[int]], alive: list[bool]) -> None:
+        device = self._policy.device
+        counts = torch.tensor(alive, dtype=torch.int64, device=device)
+        positions, mask = self._cache.begin(len(tokens), torch.ones_like(counts))
+        ids = torch.tensor(tokens, device=device)
+        hidden = self._policy.hidden(ids, mask, positions, self._cache)
+        self._cache.advance(counts)
+        self._hidden[: len(tokens)] = hidden[:, 0]
+
+    def _draw(self, hidden: Tensor, uniform: Tensor) -> tuple[list[int], list[float]]:
+        """One token per row by inverse CDF, so that a row's draw does not depend on its neighbours."""
+        logits = self._policy.logits(hidden).float()
+        if self._sampling.temperature > 0:
+            logprobs = (logits / self._sampling.temperature).log_softmax(-1)
+            cumulative = logprobs.exp().double().cumsum(-1)
+            target = uniform.to(cumulative.device)[:, None] * cumulative[:, -1:]
+            ids = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
+        else:
+            logprobs = logits.log_softmax(-1)
+            ids = logits.argmax(-1, keepdim=True)
+        return ids[:, 0].tolist(), logprobs.gather(1, ids)[:, 0].tolist()
+
+    def _compact(self, active: int, turns: dict[int, "_TurnSoFar"]) -> int:
+        """Move ended rows behind the others once they are many; the new number of active rows."""
+        ended = [slot for slot in range(active) if turns[self._owners[slot]].ended]
+        remaining = active - len(ended)
+        if remaining and len(ended) < COMPACT_SHARE * active:
+            return active
+        holes = [slot for slot in ended if slot < remaining]
+        movers = [slot for slot in range(remaining, active) if not turns[self._owners[slot]].ended]
+        if holes:
+            self._cache.swap(holes, movers)
+            self._hidden[holes + movers] = self._hidden[movers + holes]
+            for hole, mover in zip(holes, movers, strict=True):
+                owners = self._owners
+                owners[hole], owners[mover] = owners[mover], owners[hole]
+        return remaining
+
+
+class _TurnSoFar:
+    """A turn being sampled; it watches for the end on the pieces of the sampled ids."""
+
+    def __init__(self, policy: SearchPolicy, sampling: Sampling) -> None:
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.ended = False
+        self._policy = policy
+        self._sampling = sampling
+        self._tail = ""
+        self._keep = max((len(stop) for stop in sampling.stop), default=1) - 1
+
+    def add(self, token: int, logprob: float) -> None:
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        text = self._tail + self._policy.piece(token)
+        self.ended = (
+            token in self._policy.end_ids
+            or len(self.ids) == self._sampling.max_tokens
+            or any(stop in text for stop in self._sampling.stop)
+        )
+        self._tail = text[-self._keep :] if self._keep else ""

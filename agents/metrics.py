@@ -1,0 +1,90 @@
+"""What a run writes while it goes: metrics.jsonl, rollouts.jsonl and TensorBoard."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+from .evaluation import to_prediction
+from .types import Trajectory
+
+
+class RunLog:
+    """Appends to a run's files; opened again, it drops what lies beyond the step it resumes at."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        """Open the logs.
+
+        Args:
+            folder: The run's.
+            first_step: Lines of this and later steps, left by an interrupted run, are removed.
+        """
+        self._metrics = folder / "metrics.jsonl"
+        self._rollouts = folder / "rollouts.jsonl"
+        for file in (self._metrics, self._rollouts):
+            _truncate(file, first_step)
+        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=first_step)
+
+    def write(
+        self, step: int, metrics: Mapping[str, float | None], trajectories: Sequence[Trajectory]
+    ) -> None:
+        """One step: a line of metrics, a line per episode."""
+        _append(self._metrics, [{"step": step, **metrics}])
+        _append(
+            self._rollouts,
+            [
+                {"step": step, "group_id": t.group_id, "total_reward": t.reward}
+                | to_prediction(t).to_json()
+                for t in trajectories
+            ],
+        )
+        for name, value in metrics.items():
+            if value is not None:
+                self._board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Flush TensorBoard."""
+        self._board.close()
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Write a JSON file whole or not at all."""
+    scratch = file.with_name(f".{file.name}.writing")
+    scratch.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    scratch.replace(file)
+
+
+def write_lines(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write a JSON Lines file whole or not at all."""
+    scratch = file.with_name(f".{file.name}.writing")
+    scratch.unlink(missing_ok=True)
+    _append(scratch, rows)
+    scratch.replace(file)
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON Lines file."""
+    with file.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def _append(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    with file.open("a", encoding="utf-8") as out:
+        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _truncate(file: Path, first_step: int) -> None:
+    if not file.exists():
+        return
+    kept = []
+    with file.open(encoding="utf-8") as lines:
+        for line in lines:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                break  # the line a killed run was writing
+            if row["step"] < first_step:
+                kept.append(row)
+    write_lines(file, kept)

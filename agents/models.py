@@ -1,0 +1,84 @@
+"""Base models by name: the embedded one, the tiny one, a folder, or a hub name."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from retrieval.errors import InputError
+
+from .embedded import embedded_folder
+from .tiny import build_tiny
+
+
+def load_base(name: str, dtype: torch.dtype, device: torch.device) -> tuple[PreTrainedModel, Any]:
+    """A causal language model and its tokenizer.
+
+    Args:
+        name: "embedded", "tiny", a folder with config.json and *.safetensors, or a hub name.
+        dtype: Of the weights.
+        device: Where they go.
+
+    Returns:
+        The model in eval mode, its parameters frozen, and the tokenizer.
+
+    Raises:
+        InputError: No such model, no weights, no tokenizer or no chat template.
+    """
+    if name == "tiny":
+        model, tokenizer = build_tiny()
+        model = model.to(dtype)
+    else:
+        source = str(embedded_folder()) if name == "embedded" else _checked_source(name)
+        try:
+            # Only safetensors: other weight files are pickles, which run code when opened.
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, use_safetensors=True)
+            tokenizer = AutoTokenizer.from_pretrained(source)
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"model.name: cannot load {name!r}: {_first_line(error)}") from error
+    if tokenizer.chat_template is None:
+        raise InputError(
+            f"model.name: the tokenizer of {name!r} has no chat template; add chat_template.jinja "
+            "to the model folder"
+        )
+    model.requires_grad_(False)
+    return model.to(device).eval(), tokenizer
+
+
+def _checked_source(name: str) -> str:
+    folder = Path(name)
+    if not folder.exists():
+        if folder.is_absolute() or name.count("/") != 1:
+            raise InputError(
+                f"model.name: no folder {name!r}; give a folder with config.json and "
+                "*.safetensors, a hub name (owner/model), or 'embedded'"
+            )
+        return name
+    for pattern in ("config.json", "*.safetensors"):
+        if not any(folder.glob(pattern)):
+            raise InputError(
+                f"model.name: folder {name!r} holds no {pattern}; give a folder that "
+                "save_pretrained wrote"
+            )
+    return name
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def fingerprint(weights: Mapping[str, Tensor]) -> str:
+    """A short identity of a base model: names, shapes and the first values of its parameters.
+
+    It tells a checkpoint's base model from another without reading every weight.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in sorted(weights.items()):
+        head = parameter.detach().flatten()[:16].float().cpu().tolist()
+        digest.update(json.dumps([name, list(parameter.shape), head]).encode())
+    return f"sha256:{digest.hexdigest()[:32]}"

@@ -1,0 +1,218 @@
+"""SearchPolicy: a causal language model with LoRA adapters.
+
+B rows, T tokens, N action tokens, H hidden width, V vocabulary. Logits are formed only at action positions
+and only a chunk of tokens at a time, so that a (B, T, V) tensor never exists.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache
+
+from retrieval.errors import InputError
+
+LOGIT_CHUNK = 512  # tokens whose logits exist at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class LoraOptions:
+    """Which weights are adapted (LoRA, arXiv:2106.09685).
+
+    Attributes:
+        rank: Rank of each adapter.
+        alpha: Adapters are scaled by alpha / rank.
+        target_modules: Names of the linear layers adapted in each block.
+        last_layers: Only the last so many blocks are adapted; 0 means all.
+    """
+
+    rank: int
+    alpha: int
+    target_modules: tuple[str, ...]
+    last_layers: int
+
+
+class SearchPolicy:
+    """Log-probabilities of action tokens, and the pieces a generation engine needs."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.model = model  # a PeftModel, or a bare base model
+        self.tokenizer = tokenizer
+        self._causal: PreTrainedModel = getattr(model, "get_base_model", lambda: model)()
+        self._backbone = getattr(self._causal, self._causal.base_model_prefix)
+        self._head = self._causal.get_output_embeddings()
+        self._pieces: dict[int, str] = {}
+        config = self._causal.config.get_text_config()
+        self.num_layers: int = config.num_hidden_layers
+        self.max_positions: int = config.max_position_embeddings
+        self.pad_id: int = tokenizer.pad_token_id or 0
+        self.end_ids = _end_ids(self._causal, tokenizer)
+        self._check_architecture(config)
+
+    @classmethod
+    def with_lora(
+        cls, base: PreTrainedModel, tokenizer: Any, options: LoraOptions
+    ) -> "SearchPolicy":
+        """Add fresh adapters (their B is 0: the policy starts as the base model).
+
+        Raises:
+            InputError: No layer of that name, or more layers than the model has.
+        """
+        depth = base.config.get_text_config().num_hidden_layers
+        if options.last_layers > depth:
+            raise InputError(
+                f"model.lora_last_layers: {options.last_layers}, but the model has {depth} layers"
+            )
+        chosen = range(depth - options.last_layers, depth) if options.last_layers else None
+        config = LoraConfig(
+            task_type="CAUSAL_LM",
+            r=options.rank,
+            lora_alpha=options.alpha,
+            target_modules=list(options.target_modules),
+            layers_to_transform=None if chosen is None else list(chosen),
+            lora_dropout=0.0,  # dropout would make the training policy another than the sampling one
+        )
+        try:
+            return cls(get_peft_model(base, config), tokenizer)
+        except ValueError as error:
+            raise InputError(
+                f"model.lora_target_modules: {', '.join(options.target_modules)} not found in the "
+                "model; Llama and Qwen blocks have q_proj k_proj v_proj o_proj gate_proj up_proj "
+                "down_proj"
+            ) from error
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self._head.weight.device
+
+    def trainable_parameters(self) -> list[torch.nn.Parameter]:
+        """The adapter weights, in a fixed order."""
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    def base_state(self) -> dict[str, Tensor]:
+        """The base model's own parameters, under their names without adapters."""
+        return {
+            name.replace(".base_layer", ""): parameter
+            for name, parameter in self._causal.named_parameters()
+            if "lora_" not in name
+        }
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """Within this context the adapter is off: the policy is the base model."""
+        with self.model.disable_adapter():
+            yield
+
+    def piece(self, token: int) -> str:
+        """The text of one token (enough to find an ASCII tag in a concatenation of pieces)."""
+        if token not in self._pieces:
+            self._pieces[token] = self.tokenizer.decode([token])
+        return self._pieces[token]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of a turn, without special tokens."""
+        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of plain text; special tokens are neither added nor recognised."""
+        return self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+
+    def hidden(
+        self,
+        input_ids: Tensor,
+        mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """The last layer's states (B, T, H).
+
+        Args:
+            input_ids: (B, T) int64. Without a mask attention is plainly causal: padding on the right
+                changes nothing to its left.
+            mask: (B, 1, T, W) bool, True where a token may look.
+            positions: (B, T) int64.
+            cache: Keys and values of earlier tokens; filled by this call.
+        """
+        return self._backbone(
+            input_ids=input_ids,
+            attention_mask=mask,
+            position_ids=positions,
+            cache=cache,
+            use_cache=cache is not None,
+        ).last_hidden_state
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(N, H) -> (N, V)."""
+        return self._head(hidden)
+
+    def logprobs(
+        self, input_ids: Tensor, action_mask: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and entropies of action tokens.
+
+        Args:
+            input_ids: (B, T) int64, right-padded.
+            action_mask: (B, T) bool; the first token of a row cannot be an action.
+            temperature: Divides the logits, as at sampling; > 0.
+
+        Returns:
+            (B, T) log-probabilities in nats, differentiable, and (B, T) entropies in nats without
+            gradient; both float32 and 0 off the mask.
+        """
+        if bool(action_mask[:, 0].any()):
+            raise ValueError("action_mask: the first token of a row cannot be an action")
+        rows, columns = action_mask.nonzero(as_tuple=True)
+        states = self.hidden(input_ids)[rows, columns - 1]
+        targets = input_ids[rows, columns]
+        parts = [
+            checkpoint(self._head_logprobs, s, t, temperature, use_reentrant=False)
+            for s, t in zip(states.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
+        ]
+        blank = torch.zeros(input_ids.shape, device=input_ids.device)
+        if not parts:
+            return blank, blank
+        chosen, entropy = (torch.cat(column) for column in zip(*parts, strict=True))
+        return (
+            blank.index_put((rows, columns), chosen),
+            blank.index_put((rows, columns), entropy),
+        )
+
+    def _head_logprobs(
+        self, states: Tensor, targets: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        every = (self.logits(states).float() / temperature).log_softmax(-1)
+        with torch.no_grad():
+            entropy = -(every.exp() * every).sum(-1)
+        return every.gather(1, targets[:, None])[:, 0], entropy
+
+    def _check_architecture(self, config: Any) -> None:
+        """Refuse models whose cache or head this class would handle wrongly."""
+        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+        if kinds != {"full_attention"}:
+            raise InputError(
+                f"model.name: layers of type {', '.join(sorted(kinds - {'full_attention'}))} are "
+                "not supported; choose a model with full attention (Llama, Qwen2.5, Qwen3, SmolLM2)"
+            )
+        probe = torch.tensor([[1, 2, 3, 4]], device=self.device)
+        with torch.no_grad():
+            whole = self._causal(input_ids=probe).logits[0]
+            split = self.logits(self.hidden(probe)[0])
+        if not torch.allclose(whole, split, atol=1e-3, rtol=1e-3):
+            raise InputError(
+                "model.name: this model post-processes its logits (soft-capping or scaling), "
+                "which is not supported; choose another model"
+            )
+
+
+def _end_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
+    """Every id that ends a text: the tokenizer's and those of the generation config."""
+    declared = getattr(model.generation_config, "eos_token_id", None)
+    ids = declared if isinstance(declared, list) else [declared]
+    return frozenset(i for i in [*ids, tokenizer.eos_token_id] if i is not None)

@@ -1,0 +1,135 @@
+"""How a question becomes a prompt and an observation becomes context.
+
+`inline` is Search-R1's framing: one assistant message in which turns and observations follow each
+other as plain text. `chat` puts every observation into a user message of its own. Both only ever
+append token ids: nothing that was read or sampled is rendered a second time.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from envs.types import Question
+from retrieval.errors import InputError
+
+TEMPLATES = {
+    # For models that a warm start teaches the grammar: every token is read in every episode.
+    "minimal": (
+        "Look facts up with <search> query </search>, then give <answer> answer </answer>."
+    ),
+    "short": (
+        "Answer the question. Think inside <think> and </think>. To look something up, write "
+        "<search> query </search>; results come inside <information> and </information>. When you "
+        "know the answer, write it inside <answer> and </answer>, without explanation."
+    ),
+    # The published prompt of arXiv:2503.09516, Table 1.
+    "search_r1": (
+        "Answer the given question. You must conduct reasoning inside <think> and </think> first "
+        "every time you get new information. After reasoning, if you find you lack some knowledge, "
+        "you can call a search engine by <search> query </search> and it will return the top "
+        "searched results between <information> and </information>. You can search as many times "
+        "as your want. If you find no further external knowledge needed, you can directly provide "
+        "the answer inside <answer> and </answer>, without detailed illustrations. For example, "
+        "<answer> Beijing </answer>."
+    ),
+}
+OPTIONS_HINT = " The answer is the letter of one option."
+FRAMINGS = ("inline", "chat")
+ROLES = ("user", "system")
+# Stand-ins whose place in a rendered conversation shows what a template puts around a message.
+_QUESTION, _ACTION, _OBSERVATION = "(first-user)", "(assistant)", "(second-user)"
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """Turns text into the ids a policy reads.
+
+    Attributes:
+        tokenizer: With a chat template.
+        instruction: Stands before the question.
+        role: "user" puts the instruction into the question's message, "system" into its own.
+        before: Text put before an observation.
+        after: Text put after it.
+    """
+
+    tokenizer: Any
+    instruction: str
+    role: str
+    before: str
+    after: str
+
+    def prompt_ids(self, question: Question) -> tuple[int, ...]:
+        """The instruction, the question, and the opening of the assistant's message."""
+        instruction = self.instruction + (OPTIONS_HINT if question.options else "")
+        if self.role == "system":
+            messages = [
+                {"role": "system", "content": instruction},
+                {"role": "user", "content": question.prompt},
+            ]
+        else:
+            content = f"{instruction} Question: {question.prompt}"
+            messages = [{"role": "user", "content": content}]
+        ids = self.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+        return tuple(ids)
+
+    def observation_ids(self, observation: str) -> tuple[int, ...]:
+        """What the agent reads after a turn."""
+        encode = self.tokenizer.encode
+        # A passage must not be able to write the template's special tokens; the template may.
+        inner = encode(observation, add_special_tokens=False, split_special_tokens=True)
+        before = encode(self.before, add_special_tokens=False)
+        after = encode(self.after, add_special_tokens=False)
+        return (*before, *inner, *after)
+
+
+def build_framing(tokenizer: Any, template: str, framing: str, role: str = "user") -> Framing:
+    """A framing by names.
+
+    Args:
+        tokenizer: With a chat template.
+        template: A key of `TEMPLATES`, or the instruction itself if it holds a space.
+        framing: "inline" or "chat".
+        role: "user" or "system": whose message holds the instruction.
+
+    Raises:
+        InputError: Unknown names.
+    """
+    instruction = template if " " in template else TEMPLATES.get(template)
+    if instruction is None:
+        raise InputError(
+            f"prompt.template: unknown name {template!r}; choose one of {', '.join(TEMPLATES)}, "
+            "or write the instruction itself"
+        )
+    for key, value, known in (("framing", framing, FRAMINGS), ("role", role, ROLES)):
+        if value not in known:
+            raise InputError(
+                f"prompt.{key}: unknown name {value!r}; choose one of {', '.join(known)}"
+            )
+    borders = ("\n", "\n") if framing == "inline" else _message_borders(tokenizer)
+    return Framing(tokenizer, instruction, role, *borders)
+
+
+def _message_borders(tokenizer: Any) -> tuple[str, str]:
+    """What the template writes between an assistant's text and the next user's, and after that.
+
+    Taken from a conversation whose assistant turn holds no reasoning, so that a template which
+    strips earlier reasoning has nothing to strip: the borders are the same, and what was sampled
+    stays in the context as sampled.
+    """
+    rendered = tokenizer.apply_chat_template(
+        [
+            {"role": "user", "content": _QUESTION},
+            {"role": "assistant", "content": _ACTION},
+            {"role": "user", "content": _OBSERVATION},
+        ],
+        add_generation_prompt=True,
+        tokenize=False,
+    )
+    _, _, tail = rendered.partition(_ACTION)
+    before, found, after = tail.partition(_OBSERVATION)
+    if not found:
+        raise InputError(
+            "prompt.framing: the chat template does not show messages in order; use inline"
+        )
+    return before, after

@@ -1,0 +1,176 @@
+"""Play episodes in lockstep: G per question, every turn of all of them sampled in one batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from envs.actions import parse
+from envs.search_env import SearchEnv
+from envs.types import ActionKind, Episode, Question, StopReason
+from retrieval.cache import CachedRetriever
+from retrieval.errors import RetrievalError
+
+from .engine import Engine, Sample, Sampling, Session
+from .prompts import Framing
+from .seeding import Draw, derive
+from .types import Trajectory, Turn
+
+# Called with the number of episodes that have just ended.
+Progress = Callable[[int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """Everything needed to play.
+
+    Attributes:
+        engine: Samples turns.
+        framing: Turns questions and observations into token ids.
+        make_env: A fresh environment, one per episode; all share `retriever`.
+        retriever: Asked once per turn with the queries of all episodes.
+        decode: Token ids -> the text of a turn.
+        top_k: The environment's passages per search, for the prefetch to ask the same.
+        max_episodes: Episodes played at the same time; a larger call is played in parts.
+    """
+
+    engine: Engine
+    framing: Framing
+    make_env: Callable[[], SearchEnv]
+    retriever: CachedRetriever
+    decode: Callable[[Sequence[int]], str]
+    top_k: int
+    max_episodes: int
+
+    def play(
+        self,
+        questions: Sequence[Question],
+        group_size: int,
+        sampling: Sampling,
+        first_group_id: int = 0,
+        progress: Progress = lambda ended: None,
+    ) -> list[Trajectory]:
+        """Play `group_size` episodes of each question.
+
+        Args:
+            questions: One group each; a question may stand there twice and is then two groups.
+            group_size: Samples per question (G).
+            sampling: How tokens are drawn.
+            first_group_id: The group id of the first question; the others count up from it.
+            progress: Told how many episodes ended.
+
+        Returns:
+            len(questions) * G trajectories, the samples of a question side by side. Those whose
+            retrieval failed have StopReason.RETRIEVAL_ERROR and must be left out of training.
+        """
+        per_part = max(1, self.max_episodes // group_size)
+        trajectories: list[Trajectory] = []
+        for start in range(0, len(questions), per_part):
+            part = questions[start : start + per_part]
+            seeded = replace(sampling, seed=derive(sampling.seed, Draw.PART, start))
+            players = [
+                _Player(self.make_env(), question, first_group_id + start + index)
+                for index, question in enumerate(part)
+                for _ in range(group_size)
+            ]
+            self._play_part(players, part, group_size, seeded, progress)
+            trajectories.extend(player.trajectory() for player in players)
+        return trajectories
+
+    def _play_part(
+        self,
+        players: list["_Player"],
+        questions: Sequence[Question],
+        group_size: int,
+        sampling: Sampling,
+        progress: Progress,
+    ) -> None:
+        prompts = [self.framing.prompt_ids(question) for question in questions]
+        session: Session = self.engine.open(prompts, group_size, sampling)
+        for index, player in enumerate(players):
+            player.unread = prompts[index // group_size]
+        # The session has read the prompts already.
+        contexts: dict[int, Sequence[int]] = {row: () for row in range(len(players))}
+        while contexts:
+            samples = session.turn(contexts)
+            texts = {row: self.decode(sample.ids) for row, sample in samples.items()}
+            self._prefetch(list(texts.values()))
+            for row, text in texts.items():
+                players[row].step(text, samples[row], self.framing)
+            contexts = {row: players[row].unread for row in samples if not players[row].ended}
+            progress(len(samples) - len(contexts))
+
+    def _prefetch(self, texts: Sequence[str]) -> None:
+        """One batch search for all queries; if it fails, each environment meets the failure itself."""
+        actions = map(parse, texts)
+        queries = [a.content for a in actions if a.kind is ActionKind.SEARCH]
+        try:
+            self.retriever.prefetch(queries, self.top_k)
+        except RetrievalError:
+            return
+
+
+class _Player:
+    """One episode being played: the environment and the turns so far."""
+
+    def __init__(self, env: SearchEnv, question: Question, group_id: int) -> None:
+        self.unread: Sequence[int] = ()
+        self.ended = False
+        self._env = env
+        self._group_id = group_id
+        self._turns: list[Turn] = []
+        env.reset(options={"question": question})
+
+    def step(self, text: str, sample: Sample, framing: Framing) -> None:
+        """Let the environment answer a sampled turn."""
+        observation, terminated, truncated = "", False, False
+        try:
+            observation, _, terminated, truncated, _ = self._env.step(text)
+        except RetrievalError:
+            truncated = True  # the environment has recorded it as the episode's stop reason
+        step = self._env.episode.steps[-1]
+        self._turns.append(Turn(tuple(self.unread), sample.ids, sample.logprobs, step))
+        self.ended = terminated or truncated
+        self.unread = () if self.ended else framing.observation_ids(observation)
+
+    def trajectory(self) -> Trajectory:
+        """The finished episode."""
+        return Trajectory(self._env.episode, tuple(self._turns), self._group_id)
+
+
+def demonstrate(
+    question: Question,
+    texts: Sequence[str],
+    env: SearchEnv,
+    framing: Framing,
+    group_id: int = 0,
+) -> Trajectory:
+    """An expert's turns, played in the environment, as a trajectory to clone.
+
+    Args:
+        question: What is asked.
+        texts: The expert's turns; those after the end of the episode are left out.
+        env: The environment.
+        framing: Encodes the turns; an end-of-text token is not added, a closing tag ends a turn.
+        group_id: Of the trajectory.
+
+    Returns:
+        The trajectory; its log-probabilities are 0, for nobody sampled it.
+    """
+    player = _Player(env, question, group_id)
+    player.unread = framing.prompt_ids(question)
+    for text in texts:
+        if player.ended:
+            break
+        ids = tuple(framing.tokenizer.encode(text, add_special_tokens=False))
+        player.step(text, Sample(ids, (0.0,) * len(ids)), framing)
+    return player.trajectory()
+
+
+def usable(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """Those whose retrieval did not fail: the only ones fit for training and for scores."""
+    return [t for t in trajectories if not failed(t.episode)]
+
+
+def failed(episode: Episode) -> bool:
+    """Whether the episode ended because retrieval failed."""
+    return episode.stop_reason is StopReason.RETRIEVAL_ERROR

@@ -1,0 +1,33 @@
+"""Seeds from a seed and a path of numbers, so that no two draws of a run share a stream.
+
+A draw that depends only on (run seed, what it is for, step) needs no saved generator state: a resumed
+run makes the same draws as an uninterrupted one.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Draw(IntEnum):
+    """What a seed is for."""
+
+    ADAPTER = 0
+    QUESTION_ORDER = 1
+    SAMPLING = 2
+    MINIBATCHES = 3
+    WARM_START = 4
+    PART = 5
+
+
+def derive(seed: int, purpose: Draw, *path: int) -> int:
+    """A 63-bit seed; different arguments give unrelated streams (numpy's SeedSequence)."""
+    entropy = [seed % 2**64, int(purpose), *path]
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def question_index(draw: int, total: int, seed: int) -> int:
+    """Which question the run's `draw`-th prompt is: epochs of shuffled passes over `total`."""
+    epoch, position = divmod(draw, total)
+    order = np.random.default_rng(derive(seed, Draw.QUESTION_ORDER, epoch)).permutation(total)
+    return int(order[position])

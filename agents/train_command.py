@@ -1,0 +1,107 @@
+"""The command `train.py`: arguments in, a run folder out."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser
+
+from retrieval.errors import InputError, RetrievalError
+
+from . import command_line, metrics
+from .config import TRAIN_LAYOUT, RunConfig
+from .evaluation import summarize
+from .training import build_parts, train
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command.
+
+    Returns:
+        The exit status: 0, 1 if retrieval failed, 2 for bad input, 130 if interrupted.
+    """
+    try:
+        config, resumed = _read(argv)
+        parts = build_parts(config)
+        _prepare_folder(config, resumed)
+        summary = train(parts)
+    except InputError as error:
+        print(f"train.py: error: {error}", file=sys.stderr)
+        return 2
+    except RetrievalError as error:
+        print(f"train.py: retrieval failed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("train.py: interrupted; go on with: python train.py --resume DIR", file=sys.stderr)
+        return 130
+    if summary is not None:
+        command = shlex.join(["python", "train.py", *argv])
+        metrics.write_json(parts.folder / "summary.json", summary | {"command": command})
+        print(_table(summary))
+    print(f"run folder: {parts.folder}")
+    return 0
+
+
+def _read(argv: Sequence[str]) -> tuple[RunConfig, bool]:
+    """The configuration, and whether an earlier run goes on."""
+    parser = ArgumentParser(prog="train.py", description="Train a search agent.")
+    parser.add_argument("--resume", type=str, default=None, help="A run folder to go on with.")
+    resume = _resume_folder(argv)
+    if resume is not None:
+        file = resume / "config.yaml"
+        if not file.exists():
+            raise InputError(f"--resume {resume}: no config.yaml there; give a run's folder")
+        argv = ["--config", str(file), *argv, "--run.dir", str(resume)]
+    values, _ = command_line.parse(parser, TRAIN_LAYOUT, argv, {})
+    return RunConfig(**values), resume is not None
+
+
+def _resume_folder(argv: Sequence[str]) -> Path | None:
+    for position, argument in enumerate(argv):
+        key, equals, value = argument.partition("=")
+        if key == "--resume":
+            following = argv[position + 1] if position + 1 < len(argv) else ""
+            return Path(value if equals else following)
+    return None
+
+
+def _prepare_folder(config: RunConfig, resumed: bool) -> None:
+    folder = Path(config.run.dir)
+    if folder.exists() and not resumed:
+        if not config.run.overwrite:
+            raise InputError(
+                f"run.dir: {folder} exists; go on with --resume {folder}, choose another --run.dir, "
+                "or move it aside with --run.overwrite true"
+            )
+        number = 1
+        while (aside := folder.with_name(f"{folder.name}-{number}")).exists():
+            number += 1
+        folder.rename(aside)
+    folder.mkdir(parents=True, exist_ok=True)
+    values: dict[str, Any] = {name: getattr(config, name) for name in TRAIN_LAYOUT}
+    values["run"] = replace(config.run, overwrite=False)
+    scratch = folder / ".config.yaml.writing"
+    scratch.write_text(command_line.to_yaml(values), encoding="utf-8")
+    scratch.replace(folder / "config.yaml")
+
+
+def _table(summary: dict[str, Any]) -> str:
+    difference = summary["difference"]
+    rows = [
+        f"held-out questions: {summary['n']}",
+        f"{'':>12} {'EM':>7} {'searches':>9} {'invalid':>8}",
+    ]
+    for when in ("before", "after"):
+        rows.append(
+            f"{when:>12} {summary[f'em_{when}']:7.3f} {summary[f'searches_{when}']:9.2f} "
+            f"{summary[f'invalid_rate_{when}']:8.3f}"
+        )
+    rows.append(
+        f"{'difference':>12} {difference['mean']:+7.3f}  95 % interval "
+        f"[{difference['low']:+.3f}, {difference['high']:+.3f}] (paired bootstrap)"
+    )
+    rows.append(f"{'seconds':>12} {summary['seconds']:7.0f}")
+    return "\n".join(rows)

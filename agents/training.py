@@ -1,0 +1,265 @@
+"""A training run: warm start, reinforcement learning, evaluation before and after."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from envs.types import Question
+from retrieval.errors import InputError, RetrievalError
+
+from . import metrics
+from .algorithm import Algorithm
+from .algorithms import sft
+from .assembly import STOP, PlayOptions, build_dataset, build_policy, build_retriever, build_rollout
+from .batching import to_batch
+from .checkpoint import latest_checkpoint, load_adapter, load_optimizer, save_checkpoint
+from .config import RunConfig
+from .engine import Sampling
+from .evaluation import Prediction, batch_metrics, evaluate
+from .policy import SearchPolicy
+from .rollout import Rollout, demonstrate, usable
+from .seeding import Draw, derive, question_index
+from .statistics import paired_bootstrap
+from .trainer import StepOptions, Trainer
+from .types import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of, built and checked before anything is written."""
+
+    config: RunConfig
+    folder: Path
+    policy: SearchPolicy
+    rollout: Rollout
+    questions: Sequence[Question]
+    held_out: Sequence[Question]
+    demonstrate: Any
+    algorithm: Algorithm
+
+
+def build_parts(config: RunConfig) -> Parts:
+    """Build everything; bad input is found here.
+
+    Raises:
+        InputError: Anything wrong with the configuration or the files it names.
+    """
+    dataset = build_dataset(config.dataset)
+    if config.warm_start.steps and dataset.demonstrate is None:
+        raise InputError(
+            f"warm_start.steps: dataset {config.dataset.name!r} has no expert to clone; set it to 0"
+        )
+    held_out: Sequence[Question] = ()
+    if config.evaluation.questions:
+        held_out = build_dataset(config.dataset, config.evaluation.split).questions
+    retriever, _ = build_retriever(config.retriever, dataset)
+    policy = build_policy(config.model, config.run.seed)
+    play = PlayOptions(config.env, config.prompt, config.engine, config.rollout)
+    return Parts(
+        config=config,
+        folder=Path(config.run.dir),
+        policy=policy,
+        rollout=build_rollout(policy, dataset, retriever, play),
+        questions=dataset.questions,
+        held_out=held_out[: config.evaluation.questions],
+        demonstrate=dataset.demonstrate,
+        algorithm=config.algorithm.build(),
+    )
+
+
+def train(parts: Parts) -> dict[str, Any] | None:
+    """Run, or go on from the newest checkpoint of the run's folder.
+
+    Returns:
+        The summary (also in summary.json) if the run evaluates, else None.
+    """
+    started = time.monotonic()
+    config = parts.config
+    optimizer = _adamw(parts.policy, config.optimizer.lr, config.optimizer.weight_decay)
+    checkpoint = latest_checkpoint(parts.folder)
+    if checkpoint is None:
+        warm_start(parts)
+        first = 0
+        save_checkpoint(_checkpoints(parts), parts.policy, optimizer, 0, config.model.name)
+    else:
+        first = load_adapter(parts.policy, checkpoint)
+        load_optimizer(optimizer, checkpoint)
+    before = _evaluate(parts, "before")
+    _reinforce(parts, optimizer, first)
+    after = _evaluate(parts, "after")
+    if before is None or after is None:
+        return None
+    summary = compare(before, after) | {"seconds": round(time.monotonic() - started, 1)}
+    metrics.write_json(parts.folder / "summary.json", summary)
+    return summary
+
+
+def warm_start(parts: Parts) -> None:
+    """Clone demonstrations, a share of which stop one hop too early."""
+    config = parts.config
+    options = config.warm_start
+    if not options.steps:
+        return
+    optimizer = _adamw(parts.policy, options.lr, 0.0)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, options.steps)
+    one_step = StepOptions(1, 1, config.optimizer.microbatch_tokens, 1.0, temperature=1.0)
+    trainer = Trainer(parts.policy, sft.build(sft.Config()), optimizer, one_step)
+    env = parts.rollout.make_env()
+    with _progress(options.steps, "warm start", "step") as bar:
+        for step in range(options.steps):
+            random = np.random.default_rng(derive(config.run.seed, Draw.WARM_START, step))
+            picks = random.integers(len(parts.questions), size=options.episodes_per_step)
+            early = random.random(options.episodes_per_step) < options.stop_early_share
+            episodes = []
+            for index, stop in zip(picks, early, strict=True):
+                question = parts.questions[int(index)]
+                texts = parts.demonstrate(question, bool(stop))
+                episodes.append(demonstrate(question, texts, env, parts.rollout.framing))
+            batch = to_batch(usable(episodes), parts.policy.pad_id)
+            result = trainer.update(batch, step)
+            schedule.step()
+            bar.set_postfix(loss=f"{result['policy_loss']:.3f}")
+            bar.update()
+
+
+def _reinforce(parts: Parts, optimizer: torch.optim.Optimizer, first: int) -> None:
+    config = parts.config
+    trainer = Trainer(parts.policy, parts.algorithm, optimizer, _step_options(config))
+    log = metrics.RunLog(parts.folder, first + 1)
+    try:
+        for step in range(first + 1, config.run.steps + 1):
+            line = train_step(parts, trainer, log, step)
+            tqdm.write(_describe(step, config.run.steps, line))
+            if step % config.run.save_every == 0 or step == config.run.steps:
+                save_checkpoint(
+                    _checkpoints(parts), parts.policy, optimizer, step, config.model.name
+                )
+    finally:
+        log.close()
+
+
+def train_step(
+    parts: Parts, trainer: Trainer, log: metrics.RunLog, step: int
+) -> dict[str, float | None]:
+    """Play one rollout batch, train on it, write it down."""
+    config = parts.config
+    started = time.monotonic()
+    trajectories = play_step(parts, step)
+    kept = usable(trajectories)
+    if not kept:
+        raise RetrievalError(f"step {step}: retrieval failed in every episode; check the retriever")
+    played = time.monotonic()
+    batch = to_batch(kept, parts.policy.pad_id)
+    update = trainer.update(batch, derive(config.run.seed, Draw.MINIBATCHES, step))
+    ended = time.monotonic()
+    line: dict[str, float | None] = {
+        **batch_metrics(kept),
+        **update,
+        "infra_errors": len(trajectories) - len(kept),
+        # No critic and no gradient normaliser in this run.
+        "value_loss": None,
+        "clip_norm": None,
+        "grad_scale": 1.0,
+        "generated_tokens_per_s": sum(t.num_action_tokens for t in kept) / (played - started),
+        "trained_tokens_per_s": update["trained_tokens"] / (ended - played),
+        "seconds": ended - started,
+    }
+    log.write(step, line, trajectories)
+    return line
+
+
+def play_step(parts: Parts, step: int) -> list[Trajectory]:
+    """The rollout batch of a step (counted from 1): which questions and samples depend on it alone."""
+    config = parts.config
+    per_step = config.rollout.questions_per_step
+    first_draw = (step - 1) * per_step
+    total, seed = len(parts.questions), config.run.seed
+    questions = [
+        parts.questions[question_index(first_draw + i, total, seed)] for i in range(per_step)
+    ]
+    sampling = Sampling(
+        max_tokens=config.rollout.max_tokens,
+        temperature=config.rollout.temperature,
+        stop=STOP,
+        seed=derive(seed, Draw.SAMPLING, step),
+    )
+    group_size = config.rollout.group_size
+    with _progress(per_step * group_size, f"step {step}", "episode") as bar:
+        return parts.rollout.play(questions, group_size, sampling, first_draw, bar.update)
+
+
+def _evaluate(parts: Parts, when: str) -> list[Prediction] | None:
+    """Evaluate, or read what this run has already evaluated."""
+    if not parts.held_out:
+        return None
+    file = parts.folder / "evaluation" / f"{when}.jsonl"
+    if file.exists():
+        return [Prediction(**row) for row in metrics.read_lines(file)]
+    max_tokens = parts.config.rollout.max_tokens
+    with _progress(len(parts.held_out), f"evaluation {when}", "question") as bar:
+        result = evaluate(parts.rollout, parts.held_out, max_tokens, STOP, bar.update)
+    file.parent.mkdir(exist_ok=True)
+    metrics.write_lines(file, [prediction.to_json() for prediction in result])
+    return result
+
+
+def compare(before: Sequence[Prediction], after: Sequence[Prediction]) -> dict[str, Any]:
+    """The same questions before and after, paired.
+
+    Returns:
+        n, em_before, em_after (means of the headline metric), difference {mean, low, high}, and the
+        searches and invalid rates.
+    """
+    pairs = [
+        (b, a)
+        for b, a in zip(before, after, strict=True)
+        if "retrieval_error" not in (b.stop_reason, a.stop_reason)
+    ]
+    old, new = zip(*pairs, strict=True)
+    return {
+        "n": len(pairs),
+        "em_before": float(np.mean([p.score for p in old])),
+        "em_after": float(np.mean([p.score for p in new])),
+        "difference": paired_bootstrap([p.score for p in new], [p.score for p in old]),
+        "searches_before": float(np.mean([p.searches for p in old])),
+        "searches_after": float(np.mean([p.searches for p in new])),
+        "invalid_rate_before": sum(p.invalid for p in old) / sum(p.turns for p in old),
+        "invalid_rate_after": sum(p.invalid for p in new) / sum(p.turns for p in new),
+    }
+
+
+def _step_options(config: RunConfig) -> StepOptions:
+    options = config.optimizer
+    return StepOptions(
+        epochs=options.epochs,
+        minibatches=options.minibatches,
+        microbatch_tokens=options.microbatch_tokens,
+        max_grad_norm=options.max_grad_norm,
+        temperature=config.rollout.temperature,
+    )
+
+
+def _adamw(policy: SearchPolicy, lr: float, weight_decay: float) -> torch.optim.AdamW:
+    return torch.optim.AdamW(policy.trainable_parameters(), lr=lr, weight_decay=weight_decay)
+
+
+def _checkpoints(parts: Parts) -> Path:
+    return parts.folder / "checkpoints"
+
+
+def _describe(step: int, steps: int, line: dict[str, float | None]) -> str:
+    shown = ("reward_mean", "em", "searches_mean", "invalid_rate", "kl_old", "seconds")
+    return f"step {step}/{steps}  " + "  ".join(f"{key} {line[key]:.3g}" for key in shown)
+
+
+@contextmanager
+def _progress(total: int, name: str, unit: str) -> Iterator[Any]:
+    with tqdm(total=total, desc=name, unit=unit, dynamic_ncols=True, leave=False) as bar:
+        yield bar
