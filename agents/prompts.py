@@ -57,16 +57,22 @@ class Framing:
     before: str
     after: str
 
-    def prompt_ids(self, question: Question) -> tuple[int, ...]:
-        """The instruction, the question, and the opening of the assistant's message."""
+    def prompt_ids(self, question: Question, opening: str | None = None) -> tuple[int, ...]:
+        """The instruction, the question, and the opening of the assistant's message.
+
+        Args:
+            question: What is asked.
+            opening: The environment's first observation; None for the question as it stands.
+        """
+        asked = question.prompt if opening is None else opening
         instruction = self.instruction + (OPTIONS_HINT if question.options else "")
         if self.role == "system":
             messages = [
                 {"role": "system", "content": instruction},
-                {"role": "user", "content": question.prompt},
+                {"role": "user", "content": asked},
             ]
         else:
-            content = f"{instruction} Question: {question.prompt}"
+            content = f"{instruction} Question: {asked}"
             messages = [{"role": "user", "content": content}]
         ids = self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=True, return_dict=False

@@ -72,19 +72,19 @@ class Rollout:
                 for index, question in enumerate(part)
                 for _ in range(group_size)
             ]
-            self._play_part(players, part, group_size, seeded, progress)
+            self._play_part(players, group_size, seeded, progress)
             trajectories.extend(player.trajectory() for player in players)
         return trajectories
 
     def _play_part(
         self,
         players: list["_Player"],
-        questions: Sequence[Question],
         group_size: int,
         sampling: Sampling,
         progress: Progress,
     ) -> None:
-        prompts = [self.framing.prompt_ids(question) for question in questions]
+        # The samples of a group open alike: one prompt serves them all.
+        prompts = [player.prompt_ids(self.framing) for player in players[::group_size]]
         session: Session = self.engine.open(prompts, group_size, sampling)
         for index, player in enumerate(players):
             player.unread = prompts[index // group_size]
@@ -118,7 +118,11 @@ class _Player:
         self._env = env
         self._group_id = group_id
         self._turns: list[Turn] = []
-        env.reset(options={"question": question})
+        self._opening, _ = env.reset(options={"question": question})
+
+    def prompt_ids(self, framing: Framing) -> tuple[int, ...]:
+        """What the agent reads first."""
+        return framing.prompt_ids(self._env.episode.question, self._opening)
 
     def step(self, text: str, sample: Sample, framing: Framing) -> None:
         """Let the environment answer a sampled turn."""
@@ -157,7 +161,7 @@ def demonstrate(
         The trajectory; its log-probabilities are 0, for nobody sampled it.
     """
     player = _Player(env, question, group_id)
-    player.unread = framing.prompt_ids(question)
+    player.unread = player.prompt_ids(framing)
     for text in texts:
         if player.ended:
             break

@@ -1,0 +1,12 @@
+"""Fixtures of the agents floor. A policy that a test trains must be its own: `builds.build_policy`."""
+
+import pytest
+
+from agents.policy import SearchPolicy
+from tests.agents import builds
+
+
+@pytest.fixture(scope="session")
+def policy() -> SearchPolicy:
+    """The tiny model with random adapters, shared: read only."""
+    return builds.build_policy(b_std=0.1)
