@@ -8,6 +8,8 @@ append token ids: nothing that was read or sampled is rendered a second time.
 from dataclasses import dataclass
 from typing import Any
 
+from jinja2 import TemplateError
+
 from envs.types import Question
 from retrieval.errors import InputError
 
@@ -79,12 +81,20 @@ class Framing:
         )
         return tuple(ids)
 
-    def observation_ids(self, observation: str) -> tuple[int, ...]:
-        """What the agent reads after a turn."""
+    def observation_ids(self, observation: str, last_id: int | None = None) -> tuple[int, ...]:
+        """What the agent reads after a turn.
+
+        Args:
+            observation: The environment's answer.
+            last_id: The turn's last token. If it is the template's own end of a message, that is
+                not written a second time.
+        """
         encode = self.tokenizer.encode
         # A passage must not be able to write the template's special tokens; the template may.
         inner = encode(observation, add_special_tokens=False, split_special_tokens=True)
         before = encode(self.before, add_special_tokens=False)
+        if before[:1] == [last_id] and last_id in self.tokenizer.added_tokens_decoder:
+            before = before[1:]
         after = encode(self.after, add_special_tokens=False)
         return (*before, *inner, *after)
 
@@ -99,7 +109,7 @@ def build_framing(tokenizer: Any, template: str, framing: str, role: str = "user
         role: "user" or "system": whose message holds the instruction.
 
     Raises:
-        InputError: Unknown names.
+        InputError: Unknown names, or a chat template that refuses them.
     """
     instruction = template if " " in template else TEMPLATES.get(template)
     if instruction is None:
@@ -112,8 +122,15 @@ def build_framing(tokenizer: Any, template: str, framing: str, role: str = "user
             raise InputError(
                 f"prompt.{key}: unknown name {value!r}; choose one of {', '.join(known)}"
             )
-    borders = ("\n", "\n") if framing == "inline" else _message_borders(tokenizer)
-    return Framing(tokenizer, instruction, role, *borders)
+    try:
+        borders = ("\n", "\n") if framing == "inline" else _message_borders(tokenizer)
+        built = Framing(tokenizer, instruction, role, *borders)
+        built.prompt_ids(Question("", _QUESTION, ("",)))
+    except TemplateError as error:
+        raise InputError(
+            f"prompt.role: the model's chat template refuses it: {error}; use user"
+        ) from error
+    return built
 
 
 def _message_borders(tokenizer: Any) -> tuple[str, str]:

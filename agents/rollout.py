@@ -134,7 +134,8 @@ class _Player:
         step = self._env.episode.steps[-1]
         self._turns.append(Turn(tuple(self.unread), sample.ids, sample.logprobs, step))
         self.ended = terminated or truncated
-        self.unread = () if self.ended else framing.observation_ids(observation)
+        last_id = sample.ids[-1] if sample.ids else None
+        self.unread = () if self.ended else framing.observation_ids(observation, last_id)
 
     def trajectory(self) -> Trajectory:
         """The finished episode."""
