@@ -1,4 +1,4 @@
-"""Train a search agent: `python train.py --config configs/quickstart.yaml` (`--help` for every option)."""
+"""Train a search agent: `python train.py --config configs/quickstart.yaml` (see `--help`)."""
 
 import sys
 

@@ -11,11 +11,11 @@ def standardize_within(rewards: Tensor, *keys: Tensor, eps: float = 1e-8) -> Ten
     """Rewards standardised within the cells that the keys define.
 
     (R_i - mean) / (std + eps) with the population std over the rows that agree in every key. A cell
-    of one row, or whose rewards are all equal, gives exactly 0: in float32 seven rewards of 0.7 with
-    eps 1e-8 would otherwise give 0.86 out of rounding.
+    of one row, or whose rewards are all equal, gives exactly 0: in float32 seven rewards of 0.7
+    with eps 1e-8 would otherwise give 0.86 out of rounding.
 
-    One key (group) is GRPO (arXiv:2402.03300, Eq. 4 of its section 4.1); two keys (group, stratum) are the
-    stratified advantage SAN of arXiv:2510.06214.
+    One key (group) is GRPO (arXiv:2402.03300, Eq. 4 of its section 4.1); two keys (group, stratum)
+    are the stratified advantage SAN of arXiv:2510.06214.
 
     Args:
         rewards: (B,) float.

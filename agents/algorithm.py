@@ -28,8 +28,9 @@ class Terms:
 class Algorithm:
     """One paper variant.
 
-    The gradient of an optimiser step is that of sum(weights * (per_token + kl_coef * k3)), summed over its
-    micro-batches; since the weights are fixed for the whole step, any split gives the same one.
+    The gradient of an optimiser step is that of sum(weights * (per_token + kl_coef * k3)), summed
+    over its micro-batches; since the weights are fixed for the whole step, any split gives the same
+    one.
 
     Attributes:
         advantage: Batch -> (B, T), once per rollout batch, without gradient; sees whole groups.

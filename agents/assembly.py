@@ -14,7 +14,7 @@ from retrieval.corpus import Corpus, read_corpus
 from retrieval.errors import InputError
 
 from .command_line import Plugin
-from .config import EnvOptions, ModelOptions, PromptOptions, RolloutOptions
+from .config import EnvOptions, ModelOptions, PromptOptions
 from .models import load_base
 from .policy import LoraOptions, SearchPolicy
 from .prompts import Framing, build_framing
@@ -94,7 +94,6 @@ class PlayOptions:
     env: EnvOptions
     prompt: PromptOptions
     engine: Plugin
-    rollout: RolloutOptions
 
 
 def build_rollout(
@@ -110,7 +109,7 @@ def build_rollout(
         retriever=retriever,
         decode=policy.decode,
         top_k=options.env.top_k,
-        max_episodes=options.rollout.max_episodes,
+        max_episodes=options.engine.options.max_episodes,
     )
 
 
@@ -131,7 +130,7 @@ def env_factory(
         max_turns=env.max_turns,
         max_observation_tokens=env.max_observation_tokens,
         max_context_tokens=env.max_context_tokens and env.max_context_tokens - around,
-        reserve_tokens=options.rollout.max_tokens,
+        reserve_tokens=options.engine.options.max_tokens,
         count_tokens=lambda text: len(policy.encode(text)),
     )
     reward = weighted(env.reward)

@@ -1,4 +1,4 @@
-"""Trajectories -> Batch, token-exact: the ids that were sampled and read, never text encoded again."""
+"""Trajectories -> Batch, token-exact: ids as sampled and read, never text encoded again."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from .types import Batch, Trajectory
 def to_batch(trajectories: Sequence[Trajectory], pad_id: int) -> Batch:
     """Lay trajectories out as tensors.
 
-    The action mask comes from provenance (which list a token stands in), never from the token: a pad
-    id equal to the end-of-text id, or tags written by a passage, cannot confuse it.
+    The action mask comes from provenance (which list a token stands in), never from the token: a
+    pad id equal to the end-of-text id, or tags written by a passage, cannot confuse it.
 
     Args:
         trajectories: At least one; of any lengths and numbers of turns.

@@ -1,7 +1,7 @@
 """Checkpoints: a PEFT adapter that `PeftModel.from_pretrained` opens, with the optimiser beside it.
 
-safetensors and JSON only: nothing is ever unpickled. A checkpoint is written in a scratch folder and renamed,
-so that a folder named step-... is always whole.
+safetensors and JSON only: nothing is ever unpickled. A checkpoint is written in a scratch folder
+and renamed, so that a folder named step-... is always whole.
 """
 
 import json

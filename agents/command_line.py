@@ -96,6 +96,21 @@ def parse(
     return values, namespace
 
 
+def peek(argv: Sequence[str], flag: str, default: str | None = None) -> str | None:
+    """The value of one flag, before the parser that knows all of them can be built.
+
+    Raises:
+        InputError: The flag stands there without a value.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument(flag, dest="value", default=default)
+    try:
+        value: str | None = parser.parse_known_args(list(argv))[0].value
+    except argparse.ArgumentError as error:
+        raise InputError(str(error)) from error
+    return value
+
+
 def _add_section(
     parser: ArgumentParser, section: str, kind: type | Slot, names: Mapping[str, str]
 ) -> None:
@@ -152,14 +167,15 @@ def _chosen_name(section: str, slot: Slot, argv: Sequence[str], defaults: Mappin
 
 
 def _flat(defaults: Mapping[str, Any], layout: Layout, names: Mapping[str, str]) -> dict[str, Any]:
-    flat = {}
-    for section, content in defaults.items():
-        kind = layout.get(section)
-        if isinstance(kind, Slot) and content.get("name", kind.default) != names[section]:
+    """Dotted defaults; a slot whose plug-in has changed keeps only what all plug-ins share."""
+    flat: dict[str, Any] = {}
+    for section, kind in layout.items():
+        content = dict(defaults.get(section, {}))
+        if isinstance(kind, Slot):
+            changed = content.pop("name", kind.default) != names[section]
             shared = {f.name for f in dataclasses.fields(kind.options)} if kind.options else set()
-            content = {key: value for key, value in content.items() if key in shared}
-        if kind is not None:
-            flat |= {f"{section}.{key}": value for key, value in content.items() if key != "name"}
+            content = {k: v for k, v in content.items() if not changed or k in shared}
+        flat |= {f"{section}.{key}": value for key, value in content.items()}
     return flat
 
 

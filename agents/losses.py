@@ -1,7 +1,7 @@
 """Losses as pure functions of arrays.
 
-B trajectories, T tokens. A mask is (B, T) bool, True on the tokens the agent sampled; whatever stands
-elsewhere, NaN included, has no influence on a value or a gradient.
+B trajectories, T tokens. A mask is (B, T) bool, True on the tokens the agent sampled; whatever
+stands elsewhere, NaN included, has no influence on a value or a gradient.
 """
 
 import torch
@@ -19,7 +19,8 @@ def ratio(logprobs: Tensor, old_logprobs: Tensor, action_mask: Tensor) -> Tensor
     Returns:
         (B, T).
     """
-    # Masked before exp: a garbage log-ratio at an observation must not become inf, whose gradient is NaN.
+    # Masked before exp: a garbage log-ratio at an observation must not become inf, whose gradient
+    # is NaN.
     log_ratio = torch.where(action_mask, logprobs - old_logprobs, torch.zeros_like(logprobs))
     return log_ratio.exp()
 

@@ -30,6 +30,8 @@ def load_base(name: str, dtype: torch.dtype, device: torch.device) -> tuple[PreT
     Raises:
         InputError: No such model, no weights, no tokenizer or no chat template.
     """
+    model: Any
+    tokenizer: Any
     if name == "tiny":
         model, tokenizer = build_tiny()
         model = model.to(dtype)

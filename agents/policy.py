@@ -1,7 +1,7 @@
 """SearchPolicy: a causal language model with LoRA adapters.
 
-B rows, T tokens, N action tokens, H hidden width, V vocabulary. Logits are formed only at action positions
-and only a chunk of tokens at a time, so that a (B, T, V) tensor never exists.
+B rows, T tokens, N action tokens, H hidden width, V vocabulary. Logits are formed only at action
+positions and only a chunk of tokens at a time, so that a (B, T, V) tensor never exists.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
@@ -62,13 +62,10 @@ class SearchPolicy:
         """Add fresh adapters (their B is 0: the policy starts as the base model).
 
         Raises:
-            InputError: No layer of that name, or more layers than the model has.
+            InputError: Options that do not fit the model, or a model that is not supported.
         """
         depth = base.config.get_text_config().num_hidden_layers
-        if options.last_layers > depth:
-            raise InputError(
-                f"model.lora_last_layers: {options.last_layers}, but the model has {depth} layers"
-            )
+        _check_lora(base, options, depth)
         chosen = range(depth - options.last_layers, depth) if options.last_layers else None
         config = LoraConfig(
             task_type="CAUSAL_LM",
@@ -76,16 +73,9 @@ class SearchPolicy:
             lora_alpha=options.alpha,
             target_modules=list(options.target_modules),
             layers_to_transform=None if chosen is None else list(chosen),
-            lora_dropout=0.0,  # dropout would make the training policy another than the sampling one
+            lora_dropout=0.0,  # with dropout, another policy would be trained than sampled
         )
-        try:
-            return cls(get_peft_model(base, config), tokenizer)
-        except ValueError as error:
-            raise InputError(
-                f"model.lora_target_modules: {', '.join(options.target_modules)} not found in the "
-                "model; Llama and Qwen blocks have q_proj k_proj v_proj o_proj gate_proj up_proj "
-                "down_proj"
-            ) from error
+        return cls(get_peft_model(base, config), tokenizer)
 
     @property
     def device(self) -> torch.device:
@@ -134,8 +124,8 @@ class SearchPolicy:
         """The last layer's states (B, T, H).
 
         Args:
-            input_ids: (B, T) int64. Without a mask attention is plainly causal: padding on the right
-                changes nothing to its left.
+            input_ids: (B, T) int64. Without a mask attention is plainly causal: padding on the
+                right changes nothing to its left.
             mask: (B, 1, T, W) bool, True where a token may look.
             positions: (B, T) int64.
             cache: Keys and values of earlier tokens; filled by this call.
@@ -194,7 +184,11 @@ class SearchPolicy:
 
     def _check_architecture(self, config: Any) -> None:
         """Refuse models whose cache or head this class would handle wrongly."""
-        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+        windowed = getattr(config, "sliding_window", None) is not None
+        kinds = set(
+            getattr(config, "layer_types", None)
+            or ["sliding_attention" if windowed else "full_attention"]
+        )
         if kinds != {"full_attention"}:
             raise InputError(
                 f"model.name: layers of type {', '.join(sorted(kinds - {'full_attention'}))} are "
@@ -209,6 +203,28 @@ class SearchPolicy:
                 "model.name: this model post-processes its logits (soft-capping or scaling), "
                 "which is not supported; choose another model"
             )
+
+
+def _check_lora(base: PreTrainedModel, options: LoraOptions, depth: int) -> None:
+    """Refuse what peft would ignore, or refuse in words that name no key."""
+    if options.rank < 1:
+        raise InputError(f"model.lora_rank: {options.rank}; give 1 or more")
+    if not 0 <= options.last_layers <= depth:
+        raise InputError(
+            f"model.lora_last_layers: {options.last_layers}, but the model has {depth} layers"
+        )
+    linear = [name for name, module in base.named_modules() if isinstance(module, nn.Linear)]
+    missing = [
+        target
+        for target in options.target_modules
+        if not any(name == target or name.endswith(f".{target}") for name in linear)
+    ]
+    if missing or not options.target_modules:
+        known = sorted({name.rpartition(".")[2] for name in linear})
+        culprit = f"{', '.join(missing)} not found" if missing else "none given"
+        raise InputError(
+            f"model.lora_target_modules: {culprit}; this model has {', '.join(known)}"
+        )
 
 
 def _end_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:

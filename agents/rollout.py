@@ -89,7 +89,7 @@ class Rollout:
         for index, player in enumerate(players):
             player.unread = prompts[index // group_size]
         # The session has read the prompts already.
-        contexts: dict[int, Sequence[int]] = {row: () for row in range(len(players))}
+        contexts: dict[int, Sequence[int]] = dict.fromkeys(range(len(players)), ())
         while contexts:
             samples = session.turn(contexts)
             texts = {row: self.decode(sample.ids) for row, sample in samples.items()}
@@ -100,7 +100,7 @@ class Rollout:
             progress(len(samples) - len(contexts))
 
     def _prefetch(self, texts: Sequence[str]) -> None:
-        """One batch search for all queries; if it fails, each environment meets the failure itself."""
+        """One batch search for all; if it fails, each environment meets the failure itself."""
         actions = map(parse, texts)
         queries = [a.content for a in actions if a.kind is ActionKind.SEARCH]
         try:

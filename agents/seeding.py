@@ -1,7 +1,7 @@
 """Seeds from a seed and a path of numbers, so that no two draws of a run share a stream.
 
-A draw that depends only on (run seed, what it is for, step) needs no saved generator state: a resumed
-run makes the same draws as an uninterrupted one.
+A draw that depends only on (run seed, what it is for, step) needs no saved generator state: a
+resumed run makes the same draws as an uninterrupted one.
 """
 
 from enum import IntEnum

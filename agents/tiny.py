@@ -1,7 +1,7 @@
 """A 2-layer model built in memory, for tests and smoke runs: real code paths in seconds.
 
-Its byte-pair tokenizer is trained on the prompts and a small atlas world, its weights are drawn from
-a fixed seed: the same model in every process, without a file.
+Its byte-pair tokenizer is trained on the prompts and a small atlas world, its weights are drawn
+from a fixed seed: the same model in every process, without a file.
 """
 
 import torch

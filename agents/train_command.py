@@ -13,7 +13,6 @@ from retrieval.errors import InputError, RetrievalError
 
 from . import command_line, metrics
 from .config import TRAIN_LAYOUT, RunConfig
-from .evaluation import summarize
 from .training import build_parts, train
 
 
@@ -49,23 +48,14 @@ def _read(argv: Sequence[str]) -> tuple[RunConfig, bool]:
     """The configuration, and whether an earlier run goes on."""
     parser = ArgumentParser(prog="train.py", description="Train a search agent.")
     parser.add_argument("--resume", type=str, default=None, help="A run folder to go on with.")
-    resume = _resume_folder(argv)
+    resume = command_line.peek(argv, "--resume")
     if resume is not None:
-        file = resume / "config.yaml"
+        file = Path(resume) / "config.yaml"
         if not file.exists():
             raise InputError(f"--resume {resume}: no config.yaml there; give a run's folder")
-        argv = ["--config", str(file), *argv, "--run.dir", str(resume)]
+        argv = ["--config", str(file), *argv, "--run.dir", resume]
     values, _ = command_line.parse(parser, TRAIN_LAYOUT, argv, {})
     return RunConfig(**values), resume is not None
-
-
-def _resume_folder(argv: Sequence[str]) -> Path | None:
-    for position, argument in enumerate(argv):
-        key, equals, value = argument.partition("=")
-        if key == "--resume":
-            following = argv[position + 1] if position + 1 < len(argv) else ""
-            return Path(value if equals else following)
-    return None
 
 
 def _prepare_folder(config: RunConfig, resumed: bool) -> None:
@@ -73,7 +63,7 @@ def _prepare_folder(config: RunConfig, resumed: bool) -> None:
     if folder.exists() and not resumed:
         if not config.run.overwrite:
             raise InputError(
-                f"run.dir: {folder} exists; go on with --resume {folder}, choose another --run.dir, "
+                f"run.dir: {folder} exists; go on with --resume {folder}, give another --run.dir, "
                 "or move it aside with --run.overwrite true"
             )
         number = 1

@@ -61,7 +61,7 @@ def build_parts(config: RunConfig) -> Parts:
         held_out = build_dataset(config.dataset, config.evaluation.split).questions
     retriever, _ = build_retriever(config.retriever, dataset)
     policy = build_policy(config.model, config.run.seed)
-    play = PlayOptions(config.env, config.prompt, config.engine, config.rollout)
+    play = PlayOptions(config.env, config.prompt, config.engine)
     return Parts(
         config=config,
         folder=Path(config.run.dir),
@@ -176,7 +176,7 @@ def train_step(
 
 
 def play_step(parts: Parts, step: int) -> list[Trajectory]:
-    """The rollout batch of a step (counted from 1): which questions and samples depend on it alone."""
+    """Play the rollout batch of a step (from 1); its questions and samples depend on it alone."""
     config = parts.config
     per_step = config.rollout.questions_per_step
     first_draw = (step - 1) * per_step
@@ -185,7 +185,7 @@ def play_step(parts: Parts, step: int) -> list[Trajectory]:
         parts.questions[question_index(first_draw + i, total, seed)] for i in range(per_step)
     ]
     sampling = Sampling(
-        max_tokens=config.rollout.max_tokens,
+        max_tokens=config.engine.options.max_tokens,
         temperature=config.rollout.temperature,
         stop=STOP,
         seed=derive(seed, Draw.SAMPLING, step),
@@ -202,7 +202,7 @@ def _evaluate(parts: Parts, when: str) -> list[Prediction] | None:
     file = parts.folder / "evaluation" / f"{when}.jsonl"
     if file.exists():
         return [Prediction(**row) for row in metrics.read_lines(file)]
-    max_tokens = parts.config.rollout.max_tokens
+    max_tokens = parts.config.engine.options.max_tokens
     with _progress(len(parts.held_out), f"evaluation {when}", "question") as bar:
         result = evaluate(parts.rollout, parts.held_out, max_tokens, STOP, bar.update)
     file.parent.mkdir(exist_ok=True)

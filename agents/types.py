@@ -1,9 +1,10 @@
 """The nouns of training: Turn, Trajectory, Batch.
 
-Axes: B trajectories, T tokens, K turns. A `Trajectory` is the border of the house: nothing before it
-knows an algorithm, nothing after it knows a search engine.
+Axes: B trajectories, T tokens, K turns. A `Trajectory` is the border of the house: nothing before
+it knows an algorithm, nothing after it knows a search engine.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -132,19 +133,9 @@ class Batch:
 
     def select(self, rows: Tensor) -> "Batch":
         """The given rows ((N,) int64), padding trimmed to the longest of them."""
-        picked = {
-            field.name: None if value is None else value[rows]
-            for field in fields(self)
-            for value in [getattr(self, field.name)]
-        }
-        width = int(picked["attention_mask"].sum(1).max()) if len(rows) else 0
-        per_turn_or_row = ("rewards", "group_ids", "strata")
-        return Batch(
-            **{
-                name: value if value is None or name in per_turn_or_row else value[:, :width]
-                for name, value in picked.items()
-            }
-        )
+        width = int(self.lengths[rows].max()) if len(rows) else 0
+        whole = ("rewards", "group_ids", "strata")
+        return self._map(lambda name, t: t[rows] if name in whole else t[rows, :width])
 
     def with_reference(self, ref_logprobs: Tensor) -> "Batch":
         """A copy that carries reference log-probabilities (B, T)."""
@@ -152,10 +143,9 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """A copy on another device."""
-        return Batch(
-            **{
-                field.name: None if value is None else value.to(device)
-                for field in fields(self)
-                for value in [getattr(self, field.name)]
-            }
-        )
+        return self._map(lambda name, tensor: tensor.to(device))
+
+    def _map(self, change: Callable[[str, Tensor], Tensor]) -> "Batch":
+        """A copy with every tensor changed; absent ones stay absent."""
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Batch(**{n: change(n, t) for n, t in tensors.items() if t is not None})

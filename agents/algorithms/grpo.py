@@ -1,10 +1,11 @@
 """GRPO: group-relative advantages, token ratios, per-sequence mean.
 
 DeepSeekMath, arXiv:2402.03300, Eq. 3 with the outcome advantage of its section 4.1.2:
-A_i = (R_i - mean) / (std + eps) over the samples of one prompt, the same on every token of sample i;
-loss = -1/G sum_i 1/|y_i| sum_t min(w_t A_i, clip(w_t, 1 - eps, 1 + eps) A_i) + beta k3.
+A_i = (R_i - mean) / (std + eps) over the samples of one prompt, the same on every token of sample
+i; loss = -1/G sum_i 1/|y_i| sum_t min(w_t A_i, clip(w_t, 1 - eps, 1 + eps) A_i) + beta k3.
 
-Assumes whole groups in a batch. The std is the population's; a group of equal rewards gives exactly 0.
+Assumes whole groups in a batch. The std is the population's; a group of equal rewards gives exactly
+0.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Supervised fine-tuning (behaviour cloning): -log pi on the tokens of demonstrations.
 
-Every action token of every demonstration counts the same (token mean). The rewards are not looked at:
-keep only the episodes worth imitating before they come here (rejection sampling keeps reward = 1).
+Every action token of every demonstration counts the same (token mean). The rewards are not looked
+at: keep only the episodes worth imitating before they come here (rejection sampling keeps reward =
+1).
 """
 
 from dataclasses import dataclass

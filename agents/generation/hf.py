@@ -1,8 +1,9 @@
 """The policy's own forward pass with one key-value cache kept over all turns of an episode.
 
-Each prompt is read once per group, an observation is read once, nothing is read twice, and rows that
-have ended their turn or their episode leave the batch. Sampling and training run the same weights,
-adapter included, so the log-probabilities taken here are those of the policy that is trained.
+Each prompt is read once per group, an observation is read once, nothing is read twice, and rows
+that have ended their turn or their episode leave the batch. Sampling and training run the same
+weights, adapter included, so the log-probabilities taken here are those of the policy that is
+trained.
 """
 
 from collections.abc import Mapping, Sequence
@@ -121,7 +122,8 @@ class HFSession:
             active = self._compact(active, turns)
             if active == 0:
                 break
-            # Rows that have ended but not yet made way re-read their last token; it is not advanced.
+            # Rows that have ended but not yet made way re-read their last token; it is not
+            # advanced.
             tokens = [[turns[owner].ids[-1]] for owner in self._owners[:active]]
             self._decode(tokens, [not turns[owner].ended for owner in self._owners[:active]])
         self._unread = {owner: [turn.ids[-1]] for owner, turn in turns.items()} | {
@@ -139,7 +141,7 @@ class HFSession:
         self._hidden[: len(tokens)] = hidden[:, 0]
 
     def _draw(self, hidden: Tensor, uniform: Tensor) -> tuple[list[int], list[float]]:
-        """One token per row by inverse CDF, so that a row's draw does not depend on its neighbours."""
+        """One token per row by inverse CDF: a row's draw does not depend on its neighbours."""
         logits = self._policy.logits(hidden).float()
         if self._sampling.temperature > 0:
             logprobs = (logits / self._sampling.temperature).log_softmax(-1)

@@ -34,7 +34,7 @@ def build_policy(
     dtype: torch.dtype = torch.float32,
     b_std: float = 0.0,
 ) -> SearchPolicy:
-    """The tiny model with adapters of its own; their B is drawn with `b_std` (0: as peft makes it)."""
+    """The tiny model with its own adapters; their B is drawn with `b_std` (0: as peft makes it)."""
     base, tokenizer = load_base("tiny", dtype, torch.device("cpu"))
     with torch.random.fork_rng():
         torch.manual_seed(1)

@@ -1,0 +1,39 @@
+# Two commands: `make train` (the main job) and `make test`. Both set up what they need.
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+
+.PHONY: help train test lint setup clean
+
+help:
+	@echo "make train   set up, then train and evaluate the embedded default (configs/quickstart.yaml)"
+	@echo "make test    set up, then lint, type check and run all tests that need no GPU"
+	@echo "make setup   only set up the virtual environment"
+
+train: $(VENV)/.runtime
+	$(PY) train.py --config configs/quickstart.yaml --run.overwrite true
+
+test: lint
+	$(PY) -m pytest
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+setup: $(VENV)/.dev
+
+$(VENV)/.runtime: requirements.txt requirements-embedded.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+		{ echo "Python 3.11 is needed: make PYTHON=/path/to/python3.11 ..." >&2; exit 2; }
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q --disable-pip-version-check -r requirements.txt
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps -r requirements-embedded.txt
+	touch $@
+
+$(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
+	$(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

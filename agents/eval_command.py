@@ -1,0 +1,158 @@
+"""The command `eval.py`: an agent, questions and a corpus in, scores with intervals out."""
+
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+from tqdm import tqdm
+
+from retrieval.errors import InputError
+
+from . import command_line, metrics
+from .assembly import STOP, PlayOptions, build_dataset, build_policy, build_retriever, build_rollout
+from .checkpoint import latest_checkpoint, load_adapter
+from .config import EVAL_LAYOUT
+from .evaluation import Prediction, evaluate, summarize
+from .policy import SearchPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """What `--agent` names.
+
+    Attributes:
+        checkpoint: The adapter to load; None for an untrained model.
+        defaults: The sections of its run, below what the command line says.
+    """
+
+    checkpoint: Path | None
+    defaults: dict[str, Any]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command.
+
+    Returns:
+        The exit status: 0, 1 if retrieval failed throughout, 2 for bad input, 130 if interrupted.
+    """
+    try:
+        summary, out = _run(argv)
+    except InputError as error:
+        print(f"eval.py: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("eval.py: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    print(_table(summary))
+    print(f"results: {out}")
+    if not summary["n"]:
+        print("eval.py: retrieval failed in every episode", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(argv: Sequence[str]) -> tuple[dict[str, Any], Path]:
+    agent = resolve_agent(command_line.peek(argv, "--agent") or "embedded")
+    values, flags = command_line.parse(_parser(), EVAL_LAYOUT, argv, agent.defaults)
+    out = _checked_out(flags)
+    started = time.monotonic()
+    dataset = build_dataset(values["dataset"])
+    retriever, fingerprint = build_retriever(values["retriever"], dataset)
+    policy = build_policy(values["model"], seed=0)
+    _load(policy, agent)
+    play = PlayOptions(values["env"], values["prompt"], values["engine"])
+    rollout = build_rollout(policy, dataset, retriever, play)
+    questions = dataset.questions[: flags.limit]
+    with tqdm(total=len(questions), desc="evaluation", unit="question", leave=False) as bar:
+        max_tokens = values["engine"].options.max_tokens
+        predictions = evaluate(rollout, questions, max_tokens, STOP, bar.update)
+    summary = {
+        **summarize(predictions),
+        "seconds": round(time.monotonic() - started, 1),
+        "corpus_fingerprint": fingerprint,
+        "retriever": values["retriever"].name,
+        "preset": None,
+        "seed": 0,
+        "agent": flags.agent,
+        "command": shlex.join(["python", "eval.py", *argv]),
+    }
+    _write(out, values, predictions, summary)
+    return summary, out
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="eval.py",
+        description="Play questions greedily and score the answers.",
+    )
+    parser.add_argument(
+        "--agent",
+        type=str,
+        default="embedded",
+        help="A run folder, a checkpoint folder, or the name of an untrained model.",
+    )
+    parser.add_argument(
+        "--limit", type=int | None, default=None, help="The first so many questions."
+    )
+    parser.add_argument("--out", type=str, default="results/default", help="Folder of the results.")
+    return parser
+
+
+def resolve_agent(name: str) -> Agent:
+    """A run folder, one of its checkpoints, or a model's name.
+
+    Raises:
+        InputError: A run folder without a checkpoint.
+    """
+    folder = Path(name)
+    run = folder.parent.parent if folder.parent.name == "checkpoints" else folder
+    if not (run / "config.yaml").exists():
+        return Agent(None, {"model": {"name": name}})
+    checkpoint = folder if folder != run else latest_checkpoint(run)
+    if checkpoint is None:
+        raise InputError(f"--agent {name}: this run has no checkpoint yet; go on training it")
+    return Agent(checkpoint, command_line.read_yaml(run / "config.yaml"))
+
+
+def _load(policy: SearchPolicy, agent: Agent) -> None:
+    if agent.checkpoint is not None:
+        load_adapter(policy, agent.checkpoint)
+
+
+def _checked_out(flags: Namespace) -> Path:
+    out = Path(flags.out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"--out: {out} exists and is not empty; choose another folder")
+    if flags.limit is not None and flags.limit < 1:
+        raise InputError(f"--limit: {flags.limit} is too few; give at least 1")
+    return out
+
+
+def _write(
+    out: Path,
+    values: dict[str, Any],
+    predictions: Sequence[Prediction],
+    summary: dict[str, Any],
+) -> None:
+    """The summary comes last: a folder that has one is whole."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "config.yaml").write_text(command_line.to_yaml(values), encoding="utf-8")
+    metrics.write_lines(out / "predictions.jsonl", [p.to_json() for p in predictions])
+    metrics.write_json(out / "summary.json", summary)
+
+
+def _table(summary: dict[str, Any]) -> str:
+    lines = [f"questions: {summary['n']}  infra errors: {summary['infra_errors']}"]
+    for name, value in summary.items():
+        if isinstance(value, dict):
+            lines.append(
+                f"{name:>14} {value['mean']:.3f}  [{value['low']:.3f}, {value['high']:.3f}]"
+            )
+        elif name.endswith(("_mean", "_rate")):
+            lines.append(f"{name:>14} {value:.3f}")
+    return "\n".join(lines)
