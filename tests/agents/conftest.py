@@ -1,4 +1,4 @@
-"""Fixtures of the agents floor; a test that trains a policy builds its own (`builds.build_policy`)."""
+"""Fixtures of the agents floor; a test that trains a policy builds its own."""
 
 import pytest
 

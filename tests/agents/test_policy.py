@@ -266,6 +266,17 @@ class TestRefusals:
         policy = SearchPolicy.with_lora(model, tokenizer, LoraOptions(4, 8, ("q_proj",), 0))
         assert policy.num_layers == 2
 
+    def test_an_attention_that_misreads_the_cache_is_refused(self) -> None:
+        """Eager attention adds the mask to the scores: True would mean plus one, not visible."""
+        model, tokenizer = tiny_of("Llama")
+        model.set_attn_implementation("eager")
+        with pytest.raises(InputError, match=r"^model\.name: with a cache .*'eager'"):
+            SearchPolicy(model, tokenizer)
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+    def test_rounding_is_no_reason_to_refuse(self, dtype) -> None:
+        assert builds.build_policy(dtype=dtype).num_layers == 2
+
     def test_a_model_without_a_length_limit_is_refused(self) -> None:
         _, tokenizer = build_tiny()
         config = transformers.MambaConfig(vocab_size=1024, hidden_size=32, num_hidden_layers=2)

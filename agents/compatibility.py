@@ -1,0 +1,61 @@
+"""Whether a model and the adapters asked for fit what this floor can do, before it is used."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from retrieval.errors import InputError
+
+
+def check_config(config: Any) -> None:
+    """Refuse models that are not decoders with full attention over a known number of positions.
+
+    Args:
+        config: The text model's configuration.
+
+    Raises:
+        InputError: Another kind of layer, or no length limit.
+    """
+    # Mistral's and Phi-3's configurations name no layer types, only a window.
+    windowed = getattr(config, "sliding_window", None) is not None
+    fallback = ["sliding_attention" if windowed else "full_attention"]
+    other = set(getattr(config, "layer_types", None) or fallback) - {"full_attention"}
+    if other:
+        raise InputError(
+            f"model.name: layers of type {', '.join(sorted(other))} are not supported; choose a "
+            "model with full attention (Llama, Qwen2.5, Qwen3, SmolLM2)"
+        )
+    if getattr(config, "max_position_embeddings", None) is None:
+        raise InputError(
+            "model.name: the model's config.json has no max_position_embeddings; choose a model "
+            "with full attention (Llama, Qwen2.5, Qwen3, SmolLM2)"
+        )
+
+
+def check_adapters(
+    base: PreTrainedModel, rank: int, target_modules: Sequence[str], last_layers: int
+) -> None:
+    """Refuse LoRA options that peft would ignore, or refuse without naming the key.
+
+    Raises:
+        InputError: A rank below 1, more layers than there are, or a layer of an unknown name.
+    """
+    depth = base.config.get_text_config().num_hidden_layers
+    if rank < 1:
+        raise InputError(f"model.lora_rank: {rank}; give 1 or more")
+    if not 0 <= last_layers <= depth:
+        raise InputError(f"model.lora_last_layers: {last_layers}, but the model has {depth} layers")
+    kinds = (nn.Linear, Conv1D)
+    linear = [name for name, module in base.named_modules() if isinstance(module, kinds)]
+    missing = [
+        target
+        for target in target_modules
+        if not any(name == target or name.endswith(f".{target}") for name in linear)
+    ]
+    if missing or not target_modules:
+        known = sorted({name.rpartition(".")[2] for name in linear})
+        culprit = f"{', '.join(missing)} not found" if missing else "none given"
+        raise InputError(f"model.lora_target_modules: {culprit}; this model has {', '.join(known)}")
