@@ -24,7 +24,7 @@ class RowCache(Cache):
 
     def __init__(self, num_layers: int, device: torch.device) -> None:
         self.lengths = torch.zeros(0, dtype=torch.int64, device=device)
-        self._active = 0
+        self._rows = slice(0, 0)
         self._positions = torch.zeros(0, 0, dtype=torch.int64, device=device)
         self._width = 0
         self._row_layers = [_RowLayer(self) for _ in range(num_layers)]
@@ -34,27 +34,28 @@ class RowCache(Cache):
         """Start with `rows` empty rows."""
         self.lengths = torch.zeros(rows, dtype=torch.int64, device=self.lengths.device)
 
-    def begin(self, active: int, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Announce new tokens for rows 0 .. active-1.
+    def begin(self, active: int, counts: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Announce new tokens for rows first .. first+active-1.
 
         Args:
-            active: How many rows the forward pass holds; the rows after them keep what they have.
+            active: How many rows the forward pass holds; the other rows keep what they have.
             counts: (active,) new tokens of each row, right-padded to n = counts.max().
+            first: The first of these rows.
 
         Returns:
             Position ids (active, n) and the attention mask (active, 1, n, W) bool.
         """
         new = int(counts.max())
         offsets = torch.arange(new, device=self.lengths.device)
-        self._active = active
-        self._positions = self.lengths[:active, None] + offsets
+        self._rows = slice(first, first + active)
+        self._positions = self.lengths[self._rows, None] + offsets
         self._width = int(self._positions.max()) + 1
         slots = torch.arange(self._width, device=self.lengths.device)
         return self._positions, slots <= self._positions[:, None, :, None]
 
     def advance(self, counts: Tensor) -> None:
         """Let the first counts[r] of row r's tokens count; padding is overwritten later."""
-        self.lengths[: self._active] += counts
+        self.lengths[self._rows] += counts
 
     def select(self, rows: Sequence[int]) -> None:
         """Keep these rows, in this order; an index may stand there several times."""
@@ -97,13 +98,14 @@ class _RowLayer(CacheLayerMixin):
         if owner._width > self.keys.shape[2]:
             self.keys = self._grown(self.keys, key_states)
             self.values = self._grown(self.values, value_states)
-        rows = torch.arange(owner._active, device=self.keys.device)[:, None]
+        span = owner._rows
+        rows = torch.arange(span.start, span.stop, device=self.keys.device)[:, None]
         # The two index tensors stand around a slice, so the indexed view is (active, n, H, D).
         self.keys[rows, :, owner._positions] = key_states.transpose(1, 2)
         self.values[rows, :, owner._positions] = value_states.transpose(1, 2)
         return (
-            self.keys[: owner._active, :, : owner._width],
-            self.values[: owner._active, :, : owner._width],
+            self.keys[span, :, : owner._width],
+            self.values[span, :, : owner._width],
         )
 
     def _grown(self, old: Tensor | None, like: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from ..engine import Engine, Sample, Sampling
 from ..kv_cache import RowCache
 from ..policy import SearchPolicy
 
+READ_TOKENS = 2048  # tokens read in one forward pass, padding included: bounds activations
 COMPACT_SHARE = 0.125  # finished rows make way when they are this share of the forward pass
 
 
@@ -86,13 +87,20 @@ class HFSession:
     @torch.inference_mode()
     def _read(self, texts: list[list[int]]) -> Tensor:
         """Feed new tokens to rows 0 .. len(texts)-1; the (rows, hidden) state after each's last."""
+        longest = max(len(text) for text in texts)
+        rows = max(1, READ_TOKENS // max(longest, 1))
+        return torch.cat(
+            [self._read_rows(texts[i : i + rows], i) for i in range(0, len(texts), rows)]
+        )
+
+    def _read_rows(self, texts: list[list[int]], first: int) -> Tensor:
         device = self._policy.device
         counts = torch.tensor([len(text) for text in texts], device=device)
         if int(counts.min()) == 0:
             raise ValueError("a row was given nothing to read")
         width = int(counts.max())
         ids = torch.tensor([text + [0] * (width - len(text)) for text in texts], device=device)
-        positions, mask = self._cache.begin(len(texts), counts)
+        positions, mask = self._cache.begin(len(texts), counts, first)
         if int(positions.max()) >= self._policy.max_positions:
             raise InputError(
                 f"an episode outgrew the model's {self._policy.max_positions} positions: lower "
