@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
@@ -39,10 +40,19 @@ def load_base(name: str, dtype: torch.dtype, device: torch.device) -> tuple[PreT
         source = str(embedded_folder()) if name == "embedded" else _checked_source(name)
         try:
             # Only safetensors: other weight files are pickles, which run code when opened.
-            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, use_safetensors=True)
+            model, report = AutoModelForCausalLM.from_pretrained(
+                source, dtype=dtype, use_safetensors=True, output_loading_info=True
+            )
             tokenizer = AutoTokenizer.from_pretrained(source)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             raise InputError(f"model.name: cannot load {name!r}: {_first_line(error)}") from error
+        if report["missing_keys"]:
+            # transformers has drawn them at random and only warned.
+            missing = sorted(report["missing_keys"])
+            raise InputError(
+                f"model.name: the weights of {name!r} lack {missing[0]} ({len(missing)} missing in "
+                "all); download or save the model again"
+            )
     if tokenizer.chat_template is None:
         raise InputError(
             f"model.name: the tokenizer of {name!r} has no chat template; add chat_template.jinja "
