@@ -33,9 +33,16 @@ def embedded_folder() -> Path:
     if not (folder / "config.json").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix="converting-"))
+        # Inside the scratch folder, which is nobody else's to read: a plain folder is.
+        converted = scratch / folder.name
+        converted.mkdir()
         try:
-            _convert(_gguf_file(), scratch)
-            scratch.replace(folder)
+            _convert(_gguf_file(), converted)
+            converted.replace(folder)
+        except OSError:
+            # Another process may have finished first; its folder is as good.
+            if not (folder / "config.json").exists():
+                raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return folder
