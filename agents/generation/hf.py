@@ -100,13 +100,7 @@ class HFSession:
             raise ValueError("a row was given nothing to read")
         width = int(counts.max())
         ids = torch.tensor([text + [0] * (width - len(text)) for text in texts], device=device)
-        positions, mask = self._cache.begin(len(texts), counts, first)
-        if int(positions.max()) >= self._policy.max_positions:
-            raise InputError(
-                f"an episode outgrew the model's {self._policy.max_positions} positions: lower "
-                "env.max_turns, env.max_observation_tokens or env.max_context_tokens"
-            )
-        hidden = self._policy.hidden(ids, mask, positions, self._cache)
+        hidden = self._forward(ids, counts, first)
         self._cache.advance(counts)
         return hidden[torch.arange(len(texts), device=device), counts - 1]
 
@@ -142,11 +136,20 @@ class HFSession:
     def _decode(self, tokens: list[list[int]], alive: list[bool]) -> None:
         device = self._policy.device
         counts = torch.tensor(alive, dtype=torch.int64, device=device)
-        positions, mask = self._cache.begin(len(tokens), torch.ones_like(counts))
         ids = torch.tensor(tokens, device=device)
-        hidden = self._policy.hidden(ids, mask, positions, self._cache)
+        hidden = self._forward(ids, torch.ones_like(counts), first=0)
         self._cache.advance(counts)
         self._hidden[: len(tokens)] = hidden[:, 0]
+
+    def _forward(self, ids: Tensor, counts: Tensor, first: int) -> Tensor:
+        """The states of new tokens (rows, n, hidden) of the rows from `first` on."""
+        positions, mask = self._cache.begin(len(ids), counts, first)
+        if mask.shape[-1] > self._policy.max_positions:
+            raise InputError(
+                f"an episode outgrew the model's {self._policy.max_positions} positions: lower "
+                "env.max_turns, env.max_observation_tokens or env.max_context_tokens"
+            )
+        return self._policy.hidden(ids, mask, positions, self._cache)
 
     def _draw(self, hidden: Tensor, uniform: Tensor) -> tuple[list[int], list[float]]:
         """One token per row by inverse CDF: a row's draw does not depend on its neighbours."""
@@ -170,8 +173,8 @@ class HFSession:
         holes = [slot for slot in ended if slot < remaining]
         movers = [slot for slot in range(remaining, active) if not turns[self._owners[slot]].ended]
         if holes:
+            # The states stay: the next forward pass replaces those of all active rows.
             self._cache.swap(holes, movers)
-            self._hidden[holes + movers] = self._hidden[movers + holes]
             for hole, mover in zip(holes, movers, strict=True):
                 owners = self._owners
                 owners[hole], owners[mover] = owners[mover], owners[hole]

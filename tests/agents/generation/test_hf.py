@@ -1,0 +1,282 @@
+"""The engine with a kept cache: T6 of the lessons, against recomputation from scratch."""
+
+import copy
+import random
+
+import pytest
+import torch
+
+from agents.batching import to_batch
+from agents.engine import Sampling
+from agents.generation import hf
+from agents.generation.hf import HFEngine, HFSession
+from agents.policy import SearchPolicy
+from envs.actions import parse
+from retrieval.errors import InputError
+from tests.agents import builds
+
+# Frequent pieces of the random model's text, so that turns end at all lengths.
+STOP = ("e", "an", "x")
+PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13, 14], [15]]
+
+
+def sampling(**changes) -> Sampling:
+    return builds.sampling(**{"max_tokens": 12, "stop": STOP, "seed": 7, **changes})
+
+
+class Script:
+    """Several turns of a session: ragged contexts, and rows that leave."""
+
+    def __init__(self, policy: SearchPolicy, options: Sampling, group_size: int = 4) -> None:
+        self.session = HFEngine(policy).open(PROMPTS, group_size, options)
+        rows = len(PROMPTS) * group_size
+        self.ids = [list(PROMPTS[row // group_size]) for row in range(rows)]
+        self.sampled: list[list[tuple[int, int, float]]] = [[] for _ in range(rows)]
+        self.turns: list[dict[int, tuple[int, ...]]] = []
+
+    def play(self, contexts: dict[int, list[int]]) -> None:
+        samples = self.session.turn(contexts)
+        assert list(samples) and set(samples) == set(contexts)
+        for row, sample in samples.items():
+            self.ids[row] += contexts[row]
+            for token, logprob in zip(sample.ids, sample.logprobs, strict=True):
+                self.sampled[row].append((len(self.ids[row]), token, logprob))
+                self.ids[row].append(token)
+        self.turns.append({row: sample.ids for row, sample in samples.items()})
+
+    def play_all(self, seed: int = 0) -> "Script":
+        """Four turns of which some rows see only the first ones."""
+        rng = random.Random(seed)
+        self.play({row: [] for row in range(len(self.ids))})
+        for turn in (1, 2, 3):
+            left = [
+                row for row in range(len(self.ids)) if row % 5 != turn and row in self.turns[-1]
+            ]
+            self.play({r: [rng.randrange(1024) for _ in range(rng.randint(1, 9))] for r in left})
+        return self
+
+
+@torch.no_grad()
+def full_logits(policy: SearchPolicy, ids: list[int]) -> torch.Tensor:
+    """(T, V) of a row alone, without any cache, in float64."""
+    return policy.model(input_ids=torch.tensor([ids])).logits[0].double()
+
+
+@pytest.mark.parametrize(
+    ("temperature", "read_tokens"), [(0.7, 2048), (1.0, 2048), (1.3, 2048), (1.3, 20), (1.3, 1)]
+)
+def test_t6_logprobs_are_those_of_the_whole_context(
+    policy, temperature, read_tokens, monkeypatch
+) -> None:
+    monkeypatch.setattr(hf, "READ_TOKENS", read_tokens)
+    script = Script(policy, sampling(temperature=temperature)).play_all()
+    lengths = {len(ids) for turn in script.turns for ids in turn.values()}
+    assert len(lengths) > 6 and [len(turn) for turn in script.turns] == [12, 9, 7, 5]
+    worst = 0.0
+    for ids, sampled in zip(script.ids, script.sampled, strict=True):
+        every = torch.log_softmax(full_logits(policy, ids) / temperature, dim=-1)
+        for position, token, logprob in sampled:
+            assert ids[position] == token
+            worst = max(worst, abs(every[position - 1, token].item() - logprob))
+    assert worst < 2e-5
+
+
+@pytest.mark.parametrize("compact_share", [0.0, 0.125, 1.0])
+def test_t6_ids_are_those_of_a_sampler_written_from_scratch(
+    policy, compact_share, monkeypatch
+) -> None:
+    """Inverse CDF over the full context with the same uniform draws, one row at a time."""
+    monkeypatch.setattr(hf, "COMPACT_SHARE", compact_share)
+    options = sampling(temperature=1.3, seed=11)
+    script = Script(policy, options).play_all()
+    generator = torch.Generator().manual_seed(11)
+    positions = [0] * len(script.ids)
+    for turn in script.turns:
+        draws = torch.rand(12, options.max_tokens, dtype=torch.float64, generator=generator)
+        for row, ids in turn.items():
+            for step, token in enumerate(ids):
+                position = script.sampled[row][positions[row] + step][0]
+                logits = full_logits(policy, script.ids[row][:position])[-1] / 1.3
+                heights = logits.softmax(-1).cumsum(-1)
+                expected = int((heights <= draws[row, step]).sum())
+                # A draw within rounding of a step of the distribution function may fall either way.
+                near = (heights - draws[row, step]).abs().min().item() < 1e-6
+                assert token == expected or near
+            positions[row] += len(ids)
+
+
+def test_t6_greedy_takes_the_likeliest_token(policy) -> None:
+    script = Script(policy, sampling(temperature=0.0), group_size=2).play_all()
+    for ids, sampled in zip(script.ids, script.sampled, strict=True):
+        logits = full_logits(policy, ids)
+        for position, token, logprob in sampled:
+            assert token == int(logits[position - 1].argmax())
+            expected = torch.log_softmax(logits[position - 1], dim=-1)[token].item()
+            assert logprob == pytest.approx(expected, abs=2e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.3])
+@pytest.mark.parametrize("framing", ["inline", "chat"])
+def test_t6_the_ratio_of_a_rollout_is_one(policy, temperature, framing) -> None:
+    """Through the real environment; the training pass is padded, the sampling pass is not."""
+    engine = HFEngine(policy)
+    rollout = builds.build_rollout(engine, policy, framing=framing, max_turns=3)
+    options = builds.sampling(temperature=temperature, max_tokens=14)
+    played = rollout.play(builds.world().questions[:6], 4, options)
+    batch = to_batch(played, policy.pad_id)
+    assert len({len(t.turns) for t in played} | {3}) >= 1 and len(set(batch.lengths.tolist())) > 4
+    with torch.no_grad():
+        logprobs, _ = policy.logprobs(batch.input_ids, batch.action_mask, temperature)
+    ratios = (logprobs - batch.old_logprobs).exp()
+    assert (ratios - 1).abs().max() < 1e-4
+    assert int(batch.action_mask.sum()) > 500
+
+
+def test_t6_a_searching_policys_observations_are_read_exactly(policy, monkeypatch) -> None:
+    """Searches with real passages: the model's own turns are replaced by an actor's."""
+    title = builds.world().questions[0].supporting_titles[0]
+    forced = policy.encode(f"<search>{title}</search>")
+    draw = HFSession._draw
+    steps = iter(range(10**6))
+
+    def forced_draw(session, hidden, uniform):
+        # Four rows that all say the same: the k-th draw of a turn gives the k-th token.
+        ids = [forced[next(steps) % len(forced)]] * len(hidden)
+        every = torch.log_softmax(session._policy.logits(hidden).float(), dim=-1)
+        logprobs = [every[row, ids[0]].item() for row in range(len(hidden))]
+        assert len(draw(session, hidden, uniform)[0]) == len(hidden)
+        return ids, logprobs
+
+    monkeypatch.setattr(HFSession, "_draw", forced_draw)
+    rollout = builds.build_rollout(HFEngine(policy), policy, max_turns=4)
+    played = rollout.play(builds.world().questions[:2], 2, builds.sampling(max_tokens=30))
+    assert all(t.stratum == 3 and len(t.turns) == 4 for t in played)
+    assert all(parse(policy.decode(turn.action_ids)).content == title for turn in played[0].turns)
+    batch = to_batch(played, policy.pad_id)
+    with torch.no_grad():
+        logprobs, _ = policy.logprobs(batch.input_ids, batch.action_mask, 1.0)
+    assert torch.allclose(logprobs, batch.old_logprobs, atol=5e-5)
+
+
+def test_the_same_seed_gives_the_same_samples(policy) -> None:
+    first = Script(policy, sampling()).play_all()
+    assert Script(policy, sampling()).play_all().sampled == first.sampled
+    assert Script(policy, sampling(seed=8)).play_all().sampled != first.sampled
+
+
+def test_no_two_rows_and_no_two_turns_share_draws(policy) -> None:
+    script = Script(policy, sampling(stop=(), temperature=1.3)).play_all()
+    texts = [ids for turn in script.turns for ids in turn.values()]
+    assert len(set(texts)) == len(texts)
+
+
+def test_samples_do_not_depend_on_neighbours_that_leave(policy) -> None:
+    rows = len(PROMPTS) * 4
+    scripts = [Script(policy, sampling()) for _ in range(2)]
+    for script, stay in zip(scripts, (range(rows), (1, 4, 10)), strict=True):
+        script.play({row: [] for row in range(rows)})
+        script.play({row: [20 + row] for row in stay})
+        script.play({row: [40 + row] for row in stay if row in (1, 4, 10)})
+    for row in (1, 4, 10):
+        assert [s[:2] for s in scripts[0].sampled[row]] == [s[:2] for s in scripts[1].sampled[row]]
+
+
+def test_samples_do_not_depend_on_the_number_of_neighbours(policy) -> None:
+    """Row 0's draws of the first turn are the first of the stream, however many rows there are."""
+    seen = []
+    for prompts, group_size in (([PROMPTS[0]], 1), (PROMPTS, 5)):
+        session = HFEngine(policy).open(prompts, group_size, sampling(stop=(), max_tokens=25))
+        seen.append(session.turn(dict.fromkeys(range(len(prompts) * group_size), ()))[0])
+    assert seen[0].ids == seen[1].ids
+    assert seen[0].logprobs == pytest.approx(seen[1].logprobs, abs=2e-5)
+
+
+def test_rows_may_be_left_out_from_the_first_turn_on(policy) -> None:
+    whole, part = (HFEngine(policy).open(PROMPTS, 2, sampling()) for _ in range(2))
+    expected = whole.turn(dict.fromkeys(range(6), ()))
+    samples = part.turn({1: (), 4: ()})
+    assert {row: samples[row].ids for row in samples} == {r: expected[r].ids for r in (1, 4)}
+
+
+def test_a_token_without_probability_is_never_drawn(policy) -> None:
+    """At temperature 1e-6 all but the likeliest token underflow to 0; a draw of 0.0 skips them."""
+    session = HFEngine(policy).open([PROMPTS[1]], 1, sampling(temperature=1e-6))
+    logits = full_logits(policy, PROMPTS[1])[-1]
+    for uniform in (0.0, 1 - 2**-53):
+        draw = torch.tensor([uniform], dtype=torch.float64)
+        (token,), (logprob,) = session._draw(session._hidden, draw)
+        assert token == int(logits.argmax()) != 0 and logprob == pytest.approx(0.0, abs=1e-3)
+
+
+class TestEndOfTurn:
+    def test_a_turn_ends_with_the_token_that_completes_a_stop(self, policy) -> None:
+        script = Script(policy, sampling(max_tokens=30)).play_all()
+        reasons = set()
+        for turn in script.turns:
+            for ids in turn.values():
+                pieces = [policy.piece(token) for token in ids]
+                assert not any(stop in "".join(pieces[:-1]) for stop in STOP)
+                assert not policy.end_ids & set(ids[:-1])
+                stopped = any(stop in "".join(pieces) for stop in STOP)
+                ended = ids[-1] in policy.end_ids
+                assert stopped or ended or len(ids) == 30
+                reasons.add((stopped, ended))
+        assert (True, False) in reasons
+
+    def test_a_stop_may_be_spread_over_tokens(self, policy, monkeypatch) -> None:
+        """'</search>' in single characters, after a '<' that begins nothing."""
+        ids = [policy.encode(c)[0] for c in "a<</search>b"]
+        turn = hf._TurnSoFar(policy, builds.sampling(max_tokens=99))
+        for index, token in enumerate(ids[:-1]):
+            assert not turn.ended, index
+            turn.add(token, -1.0)
+        assert turn.ended and turn.ids == ids[:-1]
+
+    def test_end_of_text_ends_a_turn(self, policy) -> None:
+        turn = hf._TurnSoFar(policy, builds.sampling(max_tokens=99))
+        turn.add(5, -1.0)
+        turn.add(policy.tokenizer.eos_token_id, -1.0)
+        assert turn.ended
+
+    def test_without_stops_a_turn_has_max_tokens(self, policy) -> None:
+        script = Script(policy, sampling(stop=(), max_tokens=3), group_size=1)
+        script.play({0: [], 1: [], 2: []})
+        assert {len(ids) for ids in script.turns[0].values()} == {3}
+
+
+class TestErrors:
+    @pytest.mark.parametrize(("prompt", "turn"), [(30, 5), (15, 10)])
+    def test_an_episode_that_outgrows_the_model_is_refused(self, policy, prompt, turn) -> None:
+        """Reading and decoding alike: 30 > 20 positions, and 15 + 10 > 20."""
+        short = copy.copy(policy)
+        short.max_positions = 20
+        with pytest.raises(InputError, match="outgrew the model's 20 positions"):
+            session = HFEngine(short).open(
+                [[5] * prompt], 1, sampling(stop=(), max_tokens=turn, temperature=0.0)
+            )
+            session.turn({0: ()})
+
+    def test_up_to_the_last_position_all_is_well(self, policy) -> None:
+        short = copy.copy(policy)
+        short.max_positions = 20
+        options = sampling(stop=(), max_tokens=5, temperature=0.0)
+        # 15 + 5 = 20 tokens; the last one is sampled but not read.
+        session = HFEngine(short).open([[5] * 15], 1, options)
+        assert len(session.turn({0: ()})[0].ids) == 5
+
+    def test_a_row_that_has_left_cannot_come_back(self, policy) -> None:
+        script = Script(policy, sampling(), group_size=1)
+        script.play({0: [], 1: [], 2: []})
+        script.play({0: [5], 2: [6]})
+        with pytest.raises(ValueError, match="had left"):
+            script.session.turn({0: [5], 1: [6]})
+
+    def test_an_empty_prompt_is_an_error(self, policy) -> None:
+        with pytest.raises(ValueError, match="nothing to read"):
+            HFEngine(policy).open([[5], []], 1, sampling())
+
+
+def test_t7_adapters_take_part_in_sampling() -> None:
+    first = Script(builds.build_policy(), sampling(stop=())).play_all()
+    second = Script(builds.build_policy(b_std=0.1), sampling(stop=())).play_all()
+    assert first.sampled != second.sampled
