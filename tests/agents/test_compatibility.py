@@ -72,7 +72,7 @@ def test_lora_options_that_do_not_fit_are_refused(options, message) -> None:
         ),
     ],
 )
-def test_models_it_would_sample_from_wrongly_are_refused(self, family, changes, message) -> None:
+def test_models_it_would_sample_from_wrongly_are_refused(family, changes, message) -> None:
     model, tokenizer = tiny_of(family, **changes)
     options = LoraOptions(4, 8, ("q_proj",), 0)
     with pytest.raises(InputError, match=f"^model.name: .*{message}"):
