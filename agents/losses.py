@@ -7,6 +7,8 @@ stands elsewhere, NaN included, has no influence on a value or a gradient.
 import torch
 from torch import Tensor
 
+LOG_RATIO_LIMIT = 20.0  # nats; e^20 = 5e8, far outside any clip band
+
 
 def ratio(logprobs: Tensor, old_logprobs: Tensor, action_mask: Tensor) -> Tensor:
     """The importance ratio per token, exp(logprobs - old_logprobs); 1 off the mask.
@@ -19,10 +21,17 @@ def ratio(logprobs: Tensor, old_logprobs: Tensor, action_mask: Tensor) -> Tensor
     Returns:
         (B, T).
     """
-    # Masked before exp: a garbage log-ratio at an observation must not become inf, whose gradient
-    # is NaN.
-    log_ratio = torch.where(action_mask, logprobs - old_logprobs, torch.zeros_like(logprobs))
-    return log_ratio.exp()
+    return _log_ratio(logprobs, old_logprobs, action_mask).exp()
+
+
+def _log_ratio(numerator: Tensor, denominator: Tensor, action_mask: Tensor) -> Tensor:
+    """Their difference within +-LOG_RATIO_LIMIT; 0, without gradient, off the mask.
+
+    Masked and bounded before exp: a garbage difference at an observation, or a token that the
+    sampling policy could not have drawn, must not become inf, whose gradient is NaN.
+    """
+    difference = torch.where(action_mask, numerator - denominator, torch.zeros_like(numerator))
+    return difference.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
 def clipped_surrogate(
@@ -60,7 +69,7 @@ def kl_k3(logprobs: Tensor, ref_logprobs: Tensor, action_mask: Tensor) -> Tensor
     Returns:
         (B, T), differentiable in `logprobs`.
     """
-    difference = torch.where(action_mask, ref_logprobs - logprobs, torch.zeros_like(logprobs))
+    difference = _log_ratio(ref_logprobs, logprobs, action_mask)
     return difference.exp() - difference - 1
 
 
