@@ -24,7 +24,7 @@ from .rollout import Rollout
 from .seeding import Draw, derive
 
 STOP = ("</search>", "</answer>")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def build_dataset(plugin: Plugin, split: str | None = None) -> Dataset:
@@ -62,11 +62,8 @@ def build_retriever(plugin: Plugin, dataset: Dataset) -> tuple[CachedRetriever, 
 
 def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
     """The base model with the adapter named, or fresh ones drawn from the run's seed."""
-    if options.dtype not in DTYPES:
-        raise InputError(
-            f"model.dtype: unknown {options.dtype!r}; choose one of {', '.join(DTYPES)}"
-        )
-    base, tokenizer = load_base(options.name, DTYPES[options.dtype], _device(options.device))
+    device = _device(options.device)
+    base, tokenizer = load_base(options.name, _dtype(options.dtype, device), device)
     lora = LoraOptions(
         rank=options.lora_rank,
         alpha=options.lora_alpha,
@@ -90,6 +87,19 @@ def _device(name: str) -> torch.device:
         raise InputError(
             f"model.device: {name!r} is not to be had here; use auto or cpu"
         ) from error
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        if device.type == "cuda":
+            fast = torch.cuda.is_bf16_supported()
+        else:
+            fast = bool(torch.cpu.get_capabilities().get("amx_bf16"))
+        return torch.bfloat16 if fast else torch.float32
+    if name not in DTYPES:
+        known = ", ".join(["auto", *DTYPES])
+        raise InputError(f"model.dtype: unknown {name!r}; choose one of {known}")
+    return DTYPES[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,9 @@ class ModelOptions:
         adapter: A checkpoint folder whose adapter to start from; null for fresh adapters. Its LoRA
             options must be those below.
         device: "auto" (cuda when there is one), "cpu", "cuda", "cuda:1", ...
-        dtype: Of the base weights: "float32", "bfloat16" or "float16". Adapters stay float32.
+        dtype: Of the base weights: "float32" or "bfloat16"; "auto" is bfloat16 where
+            the hardware multiplies it fast (a GPU, a CPU with AMX), else float32. Adapters stay
+            float32.
         lora_rank: Rank of the LoRA adapters.
         lora_alpha: Adapters are scaled by lora_alpha / lora_rank.
         lora_target_modules: Linear layers adapted in each block.

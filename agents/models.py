@@ -87,10 +87,11 @@ def _first_line(error: Exception) -> str:
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
     """A short identity of a base model: names, shapes and the first values of its parameters.
 
-    It tells a checkpoint's base model from another without reading every weight.
+    It tells a checkpoint's base model from another without reading every weight, and is the same
+    whether the model is held in float32 or bfloat16.
     """
     digest = hashlib.sha256()
     for name, parameter in sorted(weights.items()):
-        head = parameter.detach().flatten()[:16].float().cpu().tolist()
+        head = parameter.detach().flatten()[:16].bfloat16().float().cpu().tolist()
         digest.update(json.dumps([name, list(parameter.shape), head]).encode())
     return f"sha256:{digest.hexdigest()[:32]}"
