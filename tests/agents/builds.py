@@ -13,7 +13,7 @@ from agents.models import load_base
 from agents.policy import LoraOptions, SearchPolicy
 from agents.prompts import Framing, build_framing
 from agents.rollout import Rollout
-from agents.types import Trajectory, Turn
+from agents.types import Batch, Trajectory, Turn
 from envs.actions import parse
 from envs.datasets import atlas
 from envs.limits import EnvLimits
@@ -239,3 +239,12 @@ def sampling(**changes: Any) -> Sampling:
 def with_framing(rollout: Rollout, framing: Framing) -> Rollout:
     """The same rollout, prompts aside."""
     return replace(rollout, framing=framing)
+
+
+def double(batch: Batch, seed: int = 0) -> Batch:
+    """The batch in float64, with random old and reference log-probabilities on its actions."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = batch.action_mask
+    noise = torch.rand(2, *mask.shape, generator=generator, dtype=torch.float64)
+    old, reference = -3 * noise * mask
+    return replace(batch, old_logprobs=old, ref_logprobs=reference, rewards=batch.rewards.double())
