@@ -80,7 +80,7 @@ class Trainer:
         for _ in range(self.options.epochs):
             order = torch.randperm(rows, generator=random)
             # Fewer rows than minibatches: some would be empty, and an empty step trains nothing.
-            yield from order.chunk(min(self.options.minibatches, rows))
+            yield from order.tensor_split(min(self.options.minibatches, rows))
 
     def _step(self, batch: Batch, advantages: Tensor, sums: dict[str, float]) -> None:
         """One optimiser step; its gradient is the same for any split into micro-batches."""

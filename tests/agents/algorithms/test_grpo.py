@@ -33,7 +33,7 @@ def objective(
             w = torch.exp(logprobs[i, t] - batch.old_logprobs[i, t])
             low, high = 1 - config.clip_eps, 1 + config.clip_eps
             bounded = low if w.item() < low else high if w.item() > high else w
-            left, right = w * score, torch.as_tensor(bounded * score)
+            left, right = w * score, torch.as_tensor(bounded * score, dtype=w.dtype)
             inside = left.item() <= right.item()
             total = total - (left if inside else right) / len(tokens) / len(batch)
             clipped += not inside

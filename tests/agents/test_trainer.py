@@ -1,0 +1,321 @@
+"""The trainer against plain loops over full logits, and what must not train.
+
+T3, T7, T14, T15, T16 and T19 of the lessons.
+"""
+
+import copy
+import hashlib
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from agents.algorithm import Algorithm
+from agents.algorithms import grpo, sft
+from agents.batching import to_batch
+from agents.generation.hf import HFEngine
+from agents.policy import SearchPolicy
+from agents.trainer import StepOptions, Trainer
+from agents.types import Batch
+from tests.agents import builds
+
+GRPO = grpo.build(grpo.Config())
+WITH_KL = grpo.build(grpo.Config(kl_coef=0.3))
+ONE_STEP = StepOptions(
+    epochs=1, minibatches=1, microbatch_tokens=150, max_grad_norm=0.0, temperature=0.8
+)
+
+
+def sampled(policy: SearchPolicy, rows: int = 12, spread: float = 0.0, seed: int = 4) -> Batch:
+    """Random trajectories with the policy's own log-probabilities, `spread` off-policy."""
+    batch = to_batch(builds.random_trajectories(rows, seed=seed), policy.pad_id)
+    with torch.no_grad():
+        old, _ = policy.logprobs(batch.input_ids, batch.action_mask, ONE_STEP.temperature)
+    noise = torch.randn(old.shape, generator=torch.Generator().manual_seed(seed))
+    return replace(batch, old_logprobs=old + spread * noise * batch.action_mask)
+
+
+def still(policy: SearchPolicy, algorithm: Algorithm, options: StepOptions = ONE_STEP) -> Trainer:
+    """A trainer that computes gradients and takes no step."""
+    optimizer = torch.optim.SGD(policy.trainable_parameters(), lr=0.0)
+    return Trainer(policy, algorithm, optimizer, options)
+
+
+def gradients(policy: SearchPolicy) -> torch.Tensor:
+    return torch.cat([p.grad.flatten() for p in policy.trainable_parameters()])
+
+
+def weights(policy: SearchPolicy) -> torch.Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in policy.trainable_parameters()])
+
+
+@pytest.fixture(scope="module")
+def own() -> SearchPolicy:
+    """A policy whose gradients this module may write; its weights stay."""
+    return builds.build_policy(b_std=0.1)
+
+
+def full_logprobs(policy: SearchPolicy, batch: Batch, row: int) -> torch.Tensor:
+    ids = batch.input_ids[row, : int(batch.lengths[row])]
+    logits = policy.model(input_ids=ids[None]).logits[0].double()
+    return torch.log_softmax(logits / ONE_STEP.temperature, dim=-1)
+
+
+def oracle(policy: SearchPolicy, batch: Batch, kl_coef: float) -> tuple[torch.Tensor, dict]:
+    """GRPO's loss and the reported numbers, token by token over whole sequences."""
+    rewards = batch.rewards.sum(1).tolist()
+    total = torch.zeros((), dtype=torch.float64)
+    sums = dict.fromkeys(("clipped", "kl_old", "kl_ref", "entropy", "tokens"), 0.0)
+    for i in range(len(batch)):
+        peers = [
+            r for r, g in zip(rewards, batch.group_ids, strict=True) if g == batch.group_ids[i]
+        ]
+        mean = sum(peers) / len(peers)
+        std = math.sqrt(sum((r - mean) ** 2 for r in peers) / len(peers))
+        score = (rewards[i] - mean) / (std + 1e-8) if std else 0.0
+        every = full_logprobs(policy, batch, i)
+        with torch.no_grad(), policy.reference():
+            base = full_logprobs(policy, batch, i)
+        places = batch.action_mask[i].nonzero()[:, 0].tolist()
+        for t in places:
+            logprob = every[t - 1, batch.input_ids[i, t]]
+            w = torch.exp(logprob - batch.old_logprobs[i, t].double())
+            bounded = w.clamp(0.8, 1.2)
+            gap = base[t - 1, batch.input_ids[i, t]] - logprob
+            kl_ref = gap.exp() - gap - 1
+            loss = -torch.minimum(w * score, bounded * score) + kl_coef * kl_ref
+            total = total + loss / len(places) / len(batch)
+            back = -torch.log(w).item()
+            sums["clipped"] += (bounded * score < w * score).item()
+            # KL(old || new) under samples of old: log-ratio new - old.
+            sums["kl_old"] += math.exp(-back) + back - 1
+            sums["kl_ref"] += kl_ref.item()
+            sums["entropy"] -= (every[t - 1].exp() * every[t - 1]).sum().item()
+            sums["tokens"] += 1
+    return total, sums
+
+
+@pytest.mark.parametrize("kl_coef", [0.0, 0.3])
+def test_t16_an_optimiser_steps_gradient_and_metrics_equal_plain_loops(own, kl_coef) -> None:
+    batch = sampled(own, spread=0.3)
+    algorithm = replace(GRPO, kl_coef=kl_coef, zero_advantage_is_inert=False)
+    metrics = still(own, algorithm).update(batch, 0)
+    got = gradients(own)
+    own.model.zero_grad()
+    loss, sums = oracle(own, batch, kl_coef)
+    loss.backward()
+    expected = gradients(own)
+    assert expected.abs().max() > 1e-3
+    assert (got - expected).norm() < 1e-4 * expected.norm()
+    tokens = sums["tokens"]
+    assert metrics["policy_loss"] == pytest.approx(loss.item(), rel=1e-4, abs=1e-6)
+    assert sums["clipped"] > 10
+    assert metrics["clip_fraction"] == pytest.approx(sums["clipped"] / tokens)
+    assert metrics["kl_old"] == pytest.approx(sums["kl_old"] / tokens, rel=1e-3)
+    assert metrics["kl_ref"] == pytest.approx(sums["kl_ref"] / tokens if kl_coef else 0.0, rel=1e-3)
+    assert metrics["entropy"] == pytest.approx(sums["entropy"] / tokens, rel=1e-4)
+    assert metrics["grad_norm"] == pytest.approx(expected.norm().item(), rel=1e-4)
+    assert metrics["trained_tokens"] == int(batch.attention_mask.sum())
+    assert metrics["optimizer_steps"] == 1
+
+
+def test_on_policy_the_numbers_say_so(own) -> None:
+    metrics = still(own, GRPO).update(sampled(own), 0)
+    assert metrics["clip_fraction"] == 0
+    assert metrics["kl_old"] == pytest.approx(0.0, abs=1e-7)
+
+
+def test_leaving_out_inert_rows_changes_no_gradient(own) -> None:
+    """Groups of equal rewards cost no forward pass, and weigh as much as if they had one."""
+    batch = sampled(own, spread=0.3)
+    rewards = batch.rewards.clone()
+    rewards[:4] = 0
+    batch = replace(batch, rewards=rewards)
+    quick = still(own, GRPO).update(batch, 0)
+    got = gradients(own)
+    slow = still(own, replace(GRPO, zero_advantage_is_inert=False)).update(batch, 0)
+    assert (got - gradients(own)).norm() < 1e-5 * got.norm()
+    assert quick["trained_tokens"] < slow["trained_tokens"]
+    assert quick["policy_loss"] == pytest.approx(slow["policy_loss"], abs=1e-7)
+    assert quick["clip_fraction"] == pytest.approx(slow["clip_fraction"])
+
+
+class Noisy(SearchPolicy):
+    """Writes garbage where nothing was sampled."""
+
+    garbage = math.nan
+
+    def logprobs(self, input_ids, action_mask, temperature):
+        logprobs, entropy = super().logprobs(input_ids, action_mask, temperature)
+        noise = torch.full_like(logprobs, self.garbage)
+        # Differentiable garbage: a gradient that gets through would reach the adapters.
+        adapter = next(p for n, p in self.model.named_parameters() if "lora_A" in n)
+        return torch.where(action_mask, logprobs, noise + adapter.sum()), entropy
+
+
+@pytest.mark.parametrize("garbage", [math.nan, math.inf, 1e30])
+@pytest.mark.parametrize("algorithm", [GRPO, WITH_KL, sft.build(sft.Config())])
+def test_t3_garbage_at_observations_changes_nothing(own, algorithm, garbage) -> None:
+    batch = sampled(own, spread=0.3)
+    expected = still(own, algorithm).update(batch, 0)
+    clean = gradients(own)
+    noisy = copy.copy(own)
+    noisy.__class__ = Noisy
+    noisy.garbage = garbage
+    assert still(noisy, algorithm).update(batch, 0) == expected
+    assert torch.equal(gradients(own), clean)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_t14_equal_rewards_train_nothing(decay) -> None:
+    policy = builds.build_policy(b_std=0.1)
+    batch = sampled(policy)
+    batch = replace(batch, rewards=torch.full_like(batch.rewards, 0.7))
+    lengths = batch.turn_ids.max(1).values + 1
+    # Equal sums need equal numbers of turns: only the first turn is paid.
+    batch.rewards[:, 1:] = 0
+    assert len(set(lengths.tolist())) > 1
+    before = weights(policy)
+    optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=0.1, weight_decay=decay)
+    metrics = Trainer(policy, GRPO, optimizer, ONE_STEP).update(batch, 0)
+    assert torch.equal(weights(policy), before)
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert metrics["grad_norm"] == metrics["policy_loss"] == 0
+
+
+def test_t14_groups_of_one_train_nothing() -> None:
+    policy = builds.build_policy(b_std=0.1)
+    batch = replace(sampled(policy), group_ids=torch.arange(12))
+    before = weights(policy)
+    optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=0.1)
+    Trainer(policy, GRPO, optimizer, ONE_STEP).update(batch, 0)
+    assert torch.equal(weights(policy), before)
+
+
+def test_with_a_kl_term_rows_without_advantage_train(own) -> None:
+    batch = sampled(own)
+    batch = replace(batch, rewards=torch.zeros_like(batch.rewards))
+    metrics = still(own, WITH_KL).update(batch, 0)
+    assert gradients(own).abs().max() > 1e-4 and metrics["kl_ref"] > 1e-3
+
+
+def test_t15_rows_without_action_tokens(own) -> None:
+    batch = sampled(own, spread=0.3)
+    mask = batch.action_mask.clone()
+    mask[::3] = False
+    some = replace(batch, action_mask=mask)
+    metrics = still(own, sft.build(sft.Config())).update(some, 0)
+    assert all(math.isfinite(value) for value in metrics.values()) and metrics["policy_loss"] > 0
+    none = replace(batch, action_mask=torch.zeros_like(mask))
+    metrics = still(own, sft.build(sft.Config())).update(none, 0)
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert metrics["policy_loss"] == metrics["grad_norm"] == 0
+
+
+def spy(algorithm: Algorithm, seen: list) -> Algorithm:
+    """The algorithm, keeping what its loss is given."""
+
+    def loss(logprobs, batch, advantages):
+        for row in range(len(batch)):
+            length = int(batch.lengths[row])
+            ids = tuple(batch.input_ids[row, :length].tolist())
+            score = advantages[row][batch.action_mask[row]].unique().tolist()
+            seen.append((ids, int(batch.group_ids[row]), score))
+        return algorithm.loss(logprobs, batch, advantages)
+
+    return replace(algorithm, loss=loss, zero_advantage_is_inert=False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "minibatches", "sizes"),
+    [(12, 3, [4, 4, 4]), (5, 4, [2, 1, 1, 1]), (9, 8, [2] + [1] * 7), (3, 8, [1, 1, 1])],
+)
+def test_every_epoch_has_that_many_steps_of_even_sizes(own, rows, minibatches, sizes) -> None:
+    """`minibatches` is the number of optimiser steps per pass, unless there are fewer rows."""
+    trainer = still(own, GRPO, replace(ONE_STEP, epochs=2, minibatches=minibatches))
+    chunks = [len(chunk) for chunk in trainer._minibatches(rows, seed=3)]
+    assert chunks == sizes * 2
+
+
+def test_t19_every_row_trains_once_an_epoch_with_its_own_group_and_advantage(own) -> None:
+    batch = sampled(own, rows=10)
+    seen: list = []
+    options = replace(ONE_STEP, epochs=2, minibatches=3, microbatch_tokens=60)
+    metrics = still(own, spy(GRPO, seen), options).update(batch, seed=1)
+    scores = GRPO.advantage(batch)
+    expected = sorted(
+        (
+            tuple(batch.input_ids[row, : int(batch.lengths[row])].tolist()),
+            int(batch.group_ids[row]),
+            # Of the whole batch: a minibatch holds no whole groups.
+            scores[row][batch.action_mask[row]].unique().tolist(),
+        )
+        for row in range(10)
+    )
+    assert metrics["optimizer_steps"] == 6
+    assert sorted(seen[:10]) == expected and sorted(seen[10:]) == expected
+    assert [s[0] for s in seen[:10]] != [s[0] for s in seen[10:]]
+
+
+def test_the_second_epoch_is_off_policy() -> None:
+    policy = builds.build_policy(b_std=0.1)
+    optimizer = torch.optim.SGD(policy.trainable_parameters(), lr=1.0)
+    metrics = Trainer(policy, GRPO, optimizer, replace(ONE_STEP, epochs=3)).update(
+        sampled(policy), 0
+    )
+    assert metrics["kl_old"] > 1e-4
+
+
+@pytest.mark.parametrize("limit", [0.0, 1e-3, 1e3])
+def test_the_gradient_norm_is_clipped_and_reported_unclipped(limit) -> None:
+    policy = builds.build_policy(b_std=0.1)
+    before = weights(policy)
+    optimizer = torch.optim.SGD(policy.trainable_parameters(), lr=1.0)
+    options = replace(ONE_STEP, max_grad_norm=limit)
+    metrics = Trainer(policy, GRPO, optimizer, options).update(sampled(policy), 0)
+    norm = metrics["grad_norm"]
+    step = (weights(policy) - before).norm().item()
+    assert norm > 0.01
+    assert step == pytest.approx(min(norm, limit or math.inf), rel=1e-3)
+
+
+def test_the_same_seed_gives_the_same_weights() -> None:
+    results = []
+    for seed in (1, 1, 2):
+        policy = builds.build_policy(b_std=0.1)
+        optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=1e-2)
+        options = replace(ONE_STEP, minibatches=3)
+        Trainer(policy, GRPO, optimizer, options).update(sampled(policy), seed)
+        results.append(weights(policy))
+    assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
+
+
+def base_digest(policy: SearchPolicy) -> str:
+    value = hashlib.sha256()
+    for name, parameter in sorted(policy.base_state().items()):
+        value.update(name.encode() + parameter.detach().numpy().tobytes())
+    return value.hexdigest()
+
+
+def test_t7_rollouts_and_updates_leave_the_base_bit_identical() -> None:
+    policy = builds.build_policy(b_std=0.1)
+    before, adapters = base_digest(policy), weights(policy)
+    ids = torch.arange(2, 30)[None]
+    with torch.no_grad(), policy.reference():
+        reference = policy.hidden(ids)
+    optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=1e-2, weight_decay=0.1)
+    trainer = Trainer(policy, WITH_KL, optimizer, ONE_STEP)
+    rollout = builds.build_rollout(HFEngine(policy), policy, max_turns=2)
+    first = None
+    for step in range(3):
+        played = rollout.play(builds.world().questions[:2], 4, builds.sampling(seed=9))
+        first = first or played
+        batch = to_batch(played, policy.pad_id)
+        batch.rewards[::2, 0] = 1.0
+        trainer.update(batch, step)
+    assert base_digest(policy) == before and not torch.equal(weights(policy), adapters)
+    with torch.no_grad(), policy.reference():
+        assert torch.equal(policy.hidden(ids), reference)
+    # The engine samples from the trained weights at once: nothing has to be synchronised.
+    assert [t.turns for t in played] != [t.turns for t in first]
