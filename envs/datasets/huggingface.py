@@ -23,7 +23,7 @@ class Config:
     """Settings.
 
     Attributes:
-        name: Of the data set on the hub ("owner/name"), or a local folder.
+        repo: The data set on the hub ("owner/name"), or a local folder.
         config_name: The data set's own configuration; null for its default.
         hf_split: The data set's own split.
         id_column: Rows without it get an id from their content.
@@ -36,7 +36,7 @@ class Config:
         cache_dir: Where downloads go; null for the library's default.
     """
 
-    name: str
+    repo: str
     config_name: str | None = None
     hf_split: str = "train"
     id_column: str = "id"
@@ -61,12 +61,12 @@ def build(config: Config) -> Dataset:
     missing = [column for column in wanted if column and column not in rows.column_names]
     if missing:
         raise InputError(
-            f"{config.name}: no column {missing[0]!r}; it has {', '.join(rows.column_names)}"
+            f"{config.repo}: no column {missing[0]!r}; it has {', '.join(rows.column_names)}"
         )
     columns = Format("the columns named in the config", lambda row: _question(row, config))
-    name = Path(config.name).name
-    keyed = questions_of(config.name, _numbered(rows), name, (columns,))
-    return Dataset(select(config.name, keyed, selection))
+    name = Path(config.repo).name
+    keyed = questions_of(config.repo, _numbered(rows), name, (columns,))
+    return Dataset(select(config.repo, keyed, selection))
 
 
 def _load(config: Config) -> Any:
@@ -75,12 +75,12 @@ def _load(config: Config) -> Any:
 
     try:
         return datasets.load_dataset(
-            config.name, config.config_name, split=config.hf_split, cache_dir=config.cache_dir
+            config.repo, config.config_name, split=config.hf_split, cache_dir=config.cache_dir
         )
     except Exception as error:  # the hub's client raises some twenty kinds, from five libraries
         cause = str(error).strip().partition("\n")[0] or type(error).__name__
         raise InputError(
-            f"{config.name}: cannot be loaded ({cause}); check the name, config_name and hf_split, "
+            f"{config.repo}: cannot be loaded ({cause}); check repo, config_name and hf_split, "
             "and that the hub can be reached, or give a local folder of Parquet files"
         ) from error
 

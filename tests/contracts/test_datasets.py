@@ -38,7 +38,7 @@ def required(plugin: ModuleType, tmp_path: Path) -> dict[str, Any]:
     folder.mkdir()
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    known: dict[str, Any] = {"path": str(path), "parts": (f"jsonl={path}",), "name": str(folder)}
+    known: dict[str, Any] = {"path": str(path), "parts": (f"jsonl={path}",), "repo": str(folder)}
     needed = [field.name for field in dataclasses.fields(plugin.Config) if _is_required(field)]
     missing = set(needed) - set(known)
     assert not missing, f"teach this test a value for {missing}"
