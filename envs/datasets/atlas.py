@@ -11,7 +11,7 @@ and no word of a name. The passages are the whole world, whatever the split: one
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retrieval.errors import InputError
 
@@ -21,7 +21,7 @@ from ..worlds.atlas.facts import MIN_PEOPLE, populate
 from ..worlds.chains import chains, comparisons, yes_no
 from ..worlds.passages import corpus
 from ..worlds.questions import Stratum, assemble, check, draw, sides_of
-from ..worlds.schema import SIDES, Side
+from ..worlds.schema import SIDES, Schema, Side
 
 KINDS = ("chain", "comparison", "yes_no")
 
@@ -38,6 +38,8 @@ class Config:
         hops: Hop counts of the chain questions, 1 to 4, equally often.
         kinds: Sorts of questions: "chain", "comparison", "yes_no"; each hop count and each of the
             other sorts is equally often.
+        relations: The relations that questions are about, by name ("born", "mayor", ...: see
+            `envs.worlds.atlas.relations`); empty for all. The passages tell every fact regardless.
         limit: Number of questions; null for all there are.
         distractors: Passages that mention an entity without its facts, per entity, 0 to 1.
     """
@@ -47,6 +49,7 @@ class Config:
     split: str = "train"
     hops: tuple[int, ...] = (1, 2)
     kinds: tuple[str, ...] = ("chain",)
+    relations: tuple[str, ...] = ()
     limit: int | None = None
     distractors: float = 0.15
 
@@ -62,27 +65,36 @@ def build(config: Config) -> Dataset:
         raise InputError(f"atlas: people {config.people} is too few; give at least {MIN_PEOPLE}")
     if not config.kinds or not set(config.kinds) <= set(KINDS):
         raise InputError(f"atlas: kinds {config.kinds} must be some of {', '.join(KINDS)}")
+    schema = _asked(config.relations)
     used: set[str] = set()
     sides = {
         name: populate(name, config.people, draw("atlas", config.seed, name, "world"), used)
         for name in SIDES
     }
     passages = corpus(SCHEMA, config.seed, list(sides.values()), config.distractors)
-    strata = [
-        stratum for name in sides_of(config.split) for stratum in _strata(config, sides[name])
-    ]
+    chosen = [sides[name] for name in sides_of(config.split)]
+    strata = [stratum for side in chosen for stratum in _strata(config, schema, side)]
     return assemble(SCHEMA.name, strata, passages, config.limit)
 
 
-def _strata(config: Config, side: Side) -> Iterator[Stratum]:
+def _asked(relations: tuple[str, ...]) -> Schema:
+    """The schema with the relations that questions are about."""
+    known = [relation.name for relation in SCHEMA.relations]
+    if unknown := sorted(set(relations) - set(known)):
+        raise InputError(f"atlas: unknown relations {unknown}; known are {', '.join(known)}")
+    chosen = tuple(r for r in SCHEMA.relations if not relations or r.name in relations)
+    return replace(SCHEMA, relations=chosen)
+
+
+def _strata(config: Config, schema: Schema, side: Side) -> Iterator[Stratum]:
     """One stream of questions per hop count and kind."""
     streams = {}
     for hops in config.hops if "chain" in config.kinds else ():
         rng = draw("atlas", config.seed, side.name, f"{hops}hop")
-        streams[f"{hops}hop"] = chains(SCHEMA, side, hops, rng)
+        streams[f"{hops}hop"] = chains(schema, side, hops, rng)
     for kind, ask in (("comparison", comparisons), ("yes_no", yes_no)):
         if kind in config.kinds:
             rng = draw("atlas", config.seed, side.name, kind)
-            streams[kind.replace("_", "-")] = ask(SCHEMA, side, rng)
+            streams[kind.replace("_", "-")] = ask(schema, side, rng)
     for label, drafts in streams.items():
         yield Stratum(f"atlas-{label}", f"atlas-{config.seed}-{side.name}-{label}", drafts)

@@ -131,3 +131,22 @@ def test_kinds_and_hop_counts_are_equally_often() -> None:
 def test_unknown_kinds_are_refused(kinds: tuple[str, ...]) -> None:
     with pytest.raises(InputError, match="must be some of chain, comparison, yes_no"):
         build(Config(kinds=kinds))
+
+
+def test_questions_keep_to_the_chosen_relations_and_passages_do_not() -> None:
+    chosen = build(Config(relations=("born", "mayor"), hops=(1, 2)))
+    # Two relations lead on from one another in two ways: town -> mayor -> town, and back.
+    wordings = {r.name: r.phrases for r in SCHEMA.relations}
+    others = [p for name in wordings if name not in ("born", "mayor") for p in wordings[name]]
+    assert len(chosen.questions) > 500
+    for question in chosen.questions:
+        assert not any(phrase.replace("{0}", "") in question.text for phrase in others)
+        assert len(question.supporting_titles) in (1, 2)
+    assert chosen.passages == build(Config()).passages
+
+
+def test_an_unknown_relation_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(
+        InputError, match=r"unknown relations \['shoe'\]; known are born, birth_year"
+    ):
+        build(Config(relations=("born", "shoe")))
