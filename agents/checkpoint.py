@@ -22,6 +22,7 @@ from .models import fingerprint
 from .policy import SearchPolicy
 
 ADAPTER = "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 
@@ -42,15 +43,18 @@ def save_checkpoint(
         The checkpoint's folder.
     """
     parent.mkdir(parents=True, exist_ok=True)
+    target = parent / f"step-{step:06d}"
     scratch = Path(tempfile.mkdtemp(dir=parent, prefix="writing-"))
+    # Inside the scratch folder, which is nobody else's to read: a plain folder is.
+    folder = scratch / target.name
+    folder.mkdir()
     try:
-        policy.model.save_pretrained(scratch)
-        save_file(_optimizer_tensors(optimizer), scratch / OPTIMIZER)
+        policy.model.save_pretrained(folder)
+        save_file(_optimizer_tensors(optimizer), folder / OPTIMIZER)
         state = {"step": step, "base_model": base, "base_fingerprint": _base_fingerprint(policy)}
-        (scratch / STATE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
-        target = parent / f"step-{step:06d}"
+        (folder / STATE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
-        scratch.rename(target)
+        folder.rename(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return target
@@ -80,21 +84,33 @@ def load_adapter(policy: SearchPolicy, folder: Path) -> int:
         )
     tensors = _read_tensors(folder / ADAPTER)
     expected = get_peft_model_state_dict(policy.model)
-    if {k: v.shape for k, v in tensors.items()} != {k: v.shape for k, v in expected.items()}:
+    same_shapes = _shapes(tensors) == _shapes(expected)
+    # The scale stands in no tensor: alpha / rank.
+    if not same_shapes or _read_alpha(folder) != policy.model.active_peft_config.lora_alpha:
         raise InputError(
             f"{folder}: the adapter has other LoRA options than the model section; use the "
             "config.yaml of the run that wrote it"
         )
     set_peft_model_state_dict(policy.model, tensors)
-    return int(state["step"])
+    step: int = state["step"]
+    return step
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, folder: Path) -> None:
-    """Restore the optimiser's moments, in the order of its parameters."""
-    tensors = _read_tensors(folder / OPTIMIZER)
+    """Restore the optimiser's moments, in the order of its parameters.
+
+    Raises:
+        InputError: Missing or damaged, or of other parameters; the optimiser is then unchanged.
+    """
+    file = folder / OPTIMIZER
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     state: dict[int, dict[str, torch.Tensor]] = {}
-    for key, tensor in tensors.items():
+    for key, tensor in _read_tensors(file).items():
         index, _, name = key.partition(".")
+        if not index.isdecimal() or int(index) >= len(parameters):
+            raise _damaged(file)
+        if tensor.dim() and tensor.shape != parameters[int(index)].shape:
+            raise _damaged(file)
         state.setdefault(int(index), {})[name] = tensor
     current = optimizer.state_dict()
     optimizer.load_state_dict({"state": state, "param_groups": current["param_groups"]})
@@ -108,6 +124,10 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tens
     }
 
 
+def _shapes(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
+
+
 def _base_fingerprint(policy: SearchPolicy) -> str:
     return fingerprint(policy.base_state())
 
@@ -115,7 +135,8 @@ def _base_fingerprint(policy: SearchPolicy) -> str:
 def _read_state(folder: Path) -> dict[str, Any]:
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        return {key: state[key] for key in ("step", "base_model", "base_fingerprint")}
+        texts = {key: str(state[key]) for key in ("base_model", "base_fingerprint")}
+        return {"step": int(state["step"]), **texts}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{folder}: not a checkpoint (no usable {STATE}); give a run folder or one of its "
@@ -123,8 +144,20 @@ def _read_state(folder: Path) -> dict[str, Any]:
         ) from error
 
 
+def _read_alpha(folder: Path) -> float:
+    file = folder / ADAPTER_CONFIG
+    try:
+        return float(json.loads(file.read_text(encoding="utf-8"))["lora_alpha"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(file) from error
+
+
 def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{file}: missing or damaged; use an older checkpoint") from error
+        raise _damaged(file) from error
+
+
+def _damaged(file: Path) -> InputError:
+    return InputError(f"{file}: missing or damaged; use an older checkpoint")

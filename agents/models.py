@@ -38,9 +38,10 @@ def load_base(name: str, dtype: torch.dtype, device: torch.device) -> tuple[PreT
         model = model.to(dtype)
     else:
         source = str(embedded_folder()) if name == "embedded" else _checked_source(name)
+        factory: Any = AutoModelForCausalLM  # its type knows no output_loading_info
         try:
             # Only safetensors: other weight files are pickles, which run code when opened.
-            model, report = AutoModelForCausalLM.from_pretrained(
+            model, report = factory.from_pretrained(
                 source, dtype=dtype, use_safetensors=True, output_loading_info=True
             )
             tokenizer = AutoTokenizer.from_pretrained(source)

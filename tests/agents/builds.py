@@ -29,6 +29,7 @@ MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 def build_policy(
     rank: int = 4,
+    alpha: int | None = None,
     last_layers: int = 0,
     modules: tuple[str, ...] = MODULES,
     dtype: torch.dtype = torch.float32,
@@ -39,7 +40,7 @@ def build_policy(
     with torch.random.fork_rng():
         torch.manual_seed(1)
         policy = SearchPolicy.with_lora(
-            base, tokenizer, LoraOptions(rank, 2 * rank, modules, last_layers)
+            base, tokenizer, LoraOptions(rank, alpha or 2 * rank, modules, last_layers)
         )
         randomise(policy, b_std)
     return policy
