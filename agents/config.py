@@ -6,6 +6,9 @@ plug-in: its `name`, and the fields of that plug-in's own `Config` beside it.
 
 from dataclasses import dataclass, field
 
+from envs.limits import MIN_OBSERVATION_TOKENS
+
+from . import bounds
 from .command_line import Plugin, Slot
 
 
@@ -26,6 +29,10 @@ class RunOptions:
     steps: int = 100
     save_every: int = 10
     overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        bounds.at_least(self, 0, "steps")
+        bounds.at_least(self, 1, "save_every")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,10 @@ class ModelOptions:
     )
     lora_last_layers: int = 0
 
+    def __post_init__(self) -> None:
+        bounds.at_least(self, 1, "lora_rank", "lora_alpha")
+        bounds.at_least(self, 0, "lora_last_layers")
+
 
 @dataclass(frozen=True, slots=True)
 class CorpusOptions:
@@ -83,7 +94,8 @@ class EnvOptions:
     Attributes:
         top_k: Passages per search.
         max_turns: Turns per episode, the last one for the answer.
-        max_observation_tokens: Tokens of one <information> block, in the model's tokens.
+        max_observation_tokens: Tokens of one <information> block, in the model's tokens, at least
+            32.
         max_context_tokens: Tokens of a whole episode, prompt included, in the model's tokens; null
             for no limit. When it runs out, the next turn is made the last.
         reward: Weights of reward terms (envs/rewards), summed.
@@ -94,6 +106,10 @@ class EnvOptions:
     max_observation_tokens: int = 500
     max_context_tokens: int | None = None
     reward: dict[str, float] = field(default_factory=lambda: {"exact_match": 1.0})
+
+    def __post_init__(self) -> None:
+        bounds.at_least(self, 1, "top_k", "max_turns", "max_context_tokens")
+        bounds.at_least(self, MIN_OBSERVATION_TOKENS, "max_observation_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +140,9 @@ class EngineOptions:
     max_tokens: int = 128
     max_episodes: int = 128
 
+    def __post_init__(self) -> None:
+        bounds.at_least(self, 1, "max_tokens", "max_episodes")
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutOptions:
@@ -138,6 +157,10 @@ class RolloutOptions:
     questions_per_step: int = 16
     group_size: int = 8
     temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        bounds.at_least(self, 1, "questions_per_step", "group_size")
+        bounds.positive(self, "temperature")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +183,11 @@ class OptimizerOptions:
     minibatches: int = 2
     microbatch_tokens: int = 2048
 
+    def __post_init__(self) -> None:
+        bounds.positive(self, "lr")
+        bounds.at_least(self, 0, "weight_decay", "max_grad_norm")
+        bounds.at_least(self, 1, "epochs", "minibatches", "microbatch_tokens")
+
 
 @dataclass(frozen=True, slots=True)
 class WarmStartOptions:
@@ -178,6 +206,12 @@ class WarmStartOptions:
     lr: float = 1e-3
     stop_early_share: float = 0.5
 
+    def __post_init__(self) -> None:
+        bounds.at_least(self, 0, "steps")
+        bounds.at_least(self, 1, "episodes_per_step")
+        bounds.positive(self, "lr")
+        bounds.share(self, "stop_early_share")
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
@@ -190,6 +224,9 @@ class EvaluationOptions:
 
     questions: int = 200
     split: str = "test"
+
+    def __post_init__(self) -> None:
+        bounds.at_least(self, 0, "questions")
 
 
 @dataclass(frozen=True, slots=True)

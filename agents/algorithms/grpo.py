@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from .. import bounds
 from ..advantages import broadcast, standardize_within
 from ..algorithm import Algorithm, Terms
 from ..losses import clipped_surrogate, ratio, sequence_mean_weights
@@ -31,6 +32,10 @@ class Config:
     clip_eps: float = 0.2
     kl_coef: float = 0.0
     std_eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        bounds.positive(self, "clip_eps")
+        bounds.at_least(self, 0, "kl_coef", "std_eps")
 
 
 def build(config: Config) -> Algorithm:
