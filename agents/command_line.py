@@ -6,17 +6,20 @@ chooses, and errors of one line that name the key and the valid ones.
 
 import argparse
 import dataclasses
-import difflib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import docstring_parser
 import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from retrieval import plugins
 from retrieval.errors import InputError
+
+from .parser_errors import explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Plugin:
 
 
 Layout = Mapping[str, type | Slot]
+_NO_KEYS = frozenset({"help", "config", "print_config", "print_shtab"})
 
 
 def parse(
@@ -77,19 +81,22 @@ def parse(
         InputError: An unknown key, a wrong type, a missing or malformed file.
     """
     parser.exit_on_error = False
+    parser.allow_abbrev = False
     parser.add_argument("--config", action="config", help="A YAML file; flags after it override.")
-    names = {
-        section: _chosen_name(section, slot, argv, defaults)
-        for section, slot in layout.items()
-        if isinstance(slot, Slot)
-    }
+    names = _chosen_names(layout, argv, defaults)
     for section, kind in layout.items():
         _add_section(parser, section, kind, names)
-    parser.set_defaults(_flat(defaults, layout, names))
+    # As the first file, not as the parser's defaults: those it would neither check nor convert.
+    below = _unchanged(defaults, layout, names)
+    first = ["--config", yaml.safe_dump(below)] if below else []
     try:
-        namespace = parser.parse_args(list(argv))
+        namespace = parser.parse_args([*first, *argv])
     except (argparse.ArgumentError, TypeError, ValueError) as error:
-        raise InputError(_one_line(error, parser)) from error
+        keys = {action.dest for action in parser._actions if action.dest not in _NO_KEYS}
+        raise InputError(explain(error, keys, names)) from error
+    for section, name in names.items():
+        if namespace[section].name != name:
+            raise InputError(f"{section}.name: give it as --{section}.name, not inside --{section}")
     values = {
         section: _fill(section, kind, namespace[section], names) for section, kind in layout.items()
     }
@@ -111,14 +118,59 @@ def peek(argv: Sequence[str], flag: str, default: str | None = None) -> str | No
     return value
 
 
+def _chosen_names(
+    layout: Layout, argv: Sequence[str], defaults: Mapping[str, Any]
+) -> dict[str, str]:
+    """Slot -> plug-in: the names must be known before the plug-ins' flags can be; look ahead."""
+    names = {section: kind.default for section, kind in layout.items() if isinstance(kind, Slot)}
+
+    def adopt(sections: Mapping[str, Any]) -> None:
+        for section in names:
+            if (name := sections.get(section, {}).get("name")) is not None:
+                names[section] = str(name)
+
+    adopt(defaults)
+    for flag, value in _given(argv):
+        if flag == "--config":
+            adopt(read_yaml(Path(value), layout))
+        elif flag.endswith(".name") and (section := flag[2:-5]) in names:
+            names[section] = value
+    return names
+
+
+def _given(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Flags with their values, written with a space or with "="."""
+    for position, argument in enumerate(argv):
+        flag, equals, value = argument.partition("=")
+        if equals:
+            yield flag, value
+        elif position + 1 < len(argv):
+            yield flag, argv[position + 1]
+
+
 def _add_section(
     parser: ArgumentParser, section: str, kind: type | Slot, names: Mapping[str, str]
 ) -> None:
     *shared, own = _dataclasses(section, kind, names)
+    options = [field for group in shared for field in dataclasses.fields(group)]
+    if isinstance(kind, Slot):
+        taken = {"name", *(option.name for option in options)}
+        for field in dataclasses.fields(own):
+            if field.name in taken:
+                raise InputError(
+                    f"{section}.name: the Config of {names[section]!r} has a field "
+                    f"{field.name!r}, which the slot uses itself; rename it"
+                )
     parser.add_class_arguments(own, section, fail_untyped=True)
     # A second class under the same key would be a second group of that name, which is refused.
-    for option in (field for group in shared for field in dataclasses.fields(group)):
-        parser.add_argument(f"--{section}.{option.name}", type=option.type, default=option.default)
+    helps = {key: text for group in shared for key, text in _descriptions(group).items()}
+    for option in options:
+        parser.add_argument(
+            f"--{section}.{option.name}",
+            type=option.type,
+            default=option.default,
+            help=helps[option.name],
+        )
     if isinstance(kind, Slot):
         choices = ", ".join(plugins.names(kind.package))
         parser.add_argument(
@@ -129,6 +181,12 @@ def _add_section(
         )
 
 
+def _descriptions(group: type) -> dict[str, str]:
+    """What a dataclass's docstring says of its fields."""
+    documented = docstring_parser.parse(group.__doc__ or "").params
+    return {entry.arg_name: " ".join((entry.description or "").split()) for entry in documented}
+
+
 def _dataclasses(section: str, kind: type | Slot, names: Mapping[str, str]) -> list[type]:
     if not isinstance(kind, Slot):
         return [kind]
@@ -137,7 +195,10 @@ def _dataclasses(section: str, kind: type | Slot, names: Mapping[str, str]) -> l
 
 
 def _fill(section: str, kind: type | Slot, values: Namespace, names: Mapping[str, str]) -> Any:
-    groups = [_instance(group, values) for group in _dataclasses(section, kind, names)]
+    try:
+        groups = [_instance(group, values) for group in _dataclasses(section, kind, names)]
+    except InputError as error:
+        raise InputError(f"{section}.{error}") from error
     if not isinstance(kind, Slot):
         return groups[0]
     return Plugin(kind.package, names[section], groups[-1], groups[0] if kind.options else None)
@@ -148,42 +209,23 @@ def _instance(group: type, values: Namespace) -> Any:
     return group(**{key: value for key, value in vars(values).items() if key in wanted})
 
 
-def _chosen_name(section: str, slot: Slot, argv: Sequence[str], defaults: Mapping[str, Any]) -> str:
-    """The plug-in's name must be known before its flags can be: look ahead for it."""
-    name = str(defaults.get(section, {}).get("name", slot.default))
-    flag = f"--{section}.name"
-    for position, argument in enumerate(argv):
-        key, equals, value = argument.partition("=")
-        if key not in (flag, "--config"):
-            continue
-        if not equals:
-            value = argv[position + 1] if position + 1 < len(argv) else ""
-        if key == flag:
-            name = value
-        else:
-            content = read_yaml(Path(value)).get(section)
-            name = str((content if isinstance(content, dict) else {}).get("name", name))
-    return name
-
-
-def _flat(defaults: Mapping[str, Any], layout: Layout, names: Mapping[str, str]) -> dict[str, Any]:
-    """Dotted defaults; a slot whose plug-in has changed keeps only what all plug-ins share."""
-    flat: dict[str, Any] = {}
+def _unchanged(
+    defaults: Mapping[str, Any], layout: Layout, names: Mapping[str, str]
+) -> dict[str, Any]:
+    """The defaults; of a slot whose plug-in has changed, only what all plug-ins share."""
+    kept = {section: dict(defaults.get(section, {})) for section in layout}
     for section, kind in layout.items():
-        content = dict(defaults.get(section, {}))
-        if isinstance(kind, Slot):
-            changed = content.pop("name", kind.default) != names[section]
+        if isinstance(kind, Slot) and kept[section].pop("name", kind.default) != names[section]:
             shared = {f.name for f in dataclasses.fields(kind.options)} if kind.options else set()
-            content = {k: v for k, v in content.items() if not changed or k in shared}
-        flat |= {f"{section}.{key}": value for key, value in content.items()}
-    return flat
+            kept[section] = {k: v for k, v in kept[section].items() if k in shared}
+    return {section: content for section, content in kept.items() if content}
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file whose top level is a mapping.
+def read_yaml(path: Path, layout: Layout) -> dict[str, Any]:
+    """A YAML file whose top level is a mapping, and so is each section of the layout in it.
 
     Raises:
-        InputError: Missing, unreadable, malformed, or not a mapping.
+        InputError: Missing, unreadable, malformed, or not of that shape.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -194,26 +236,30 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise InputError(f"config: {path} is not valid YAML: {place}") from error
     if not isinstance(content, dict):
         raise InputError(f"config: {path} must hold sections such as 'model:' at its top level")
+    for section in layout:
+        if section in content and not isinstance(content[section], dict):
+            raise InputError(
+                f"config: {path}: section {section!r} is {content[section]!r}; give it keys, or "
+                "leave it out"
+            )
     return content
 
 
-def _one_line(error: Exception, parser: ArgumentParser) -> str:
-    message = " ".join(str(error).split())
-    known = [
-        action.dest for action in parser._actions if "." in action.dest or action.dest.isalpha()
-    ]
-    words = [word.strip("-'\",:") for word in message.split()]
-    unknown = any(s in message for s in ("unrecognized", "does not accept", "is not accepted"))
-    if not unknown:
-        return message
-    groups = {key.split(".")[0] for key in known}
-    section = next((w.split(".")[0] for w in words if w.split(".")[0] in groups), None)
-    candidates = [key for key in known if section is None or key.startswith(f"{section}.")]
-    key = words[-1] if section is None or "accept" in message else words[2]
-    target = key if "." in key else f"{section}.{key}"
-    close = difflib.get_close_matches(target, candidates, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"{message}{hint} Valid keys: {', '.join(sorted(candidates))}"
+def check_creatable(key: str, folder: Path) -> None:
+    """Find out before the work starts that its results could not be written.
+
+    Raises:
+        InputError: Something that is no folder stands in the way, or permission is missing.
+    """
+    try:
+        parent = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    except OSError as error:
+        raise InputError(f"{key}: {folder}: {error.strerror}; choose another folder") from error
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise InputError(
+            f"{key}: {folder} cannot be made: {parent} is not a folder that can be written to; "
+            "choose another"
+        )
 
 
 def to_yaml(values: Mapping[str, Any]) -> str:

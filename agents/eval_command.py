@@ -42,8 +42,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(argv: Sequence[str]) -> tuple[dict[str, Any], Path]:
-    defaults = agent_defaults(command_line.peek(argv, "--agent") or "embedded")
+    agent = command_line.peek(argv, "--agent", "embedded")
+    defaults = agent_defaults(str(agent))
     values, flags = command_line.parse(_parser(), EVAL_LAYOUT, argv, defaults)
+    if flags.agent != agent:
+        raise InputError("agent: give --agent on the command line, not in a file")
     out = _checked_out(flags)
     started = time.monotonic()
     dataset = build_dataset(values["dataset"])
@@ -94,22 +97,28 @@ def agent_defaults(name: str) -> dict[str, Any]:
         name: A run folder, one of its checkpoints, or the name of an untrained model.
 
     Raises:
-        InputError: A run folder without a checkpoint.
+        InputError: A run folder without a checkpoint, or a path to nothing.
     """
     folder = Path(name)
+    # A hub name looks like a path too; but its owner is no folder here.
+    if folder.parent.name and folder.parent.exists() and not folder.exists():
+        raise InputError(
+            f"--agent {name}: no such folder; give a run, one of its checkpoints, or a model"
+        )
     run = folder.parent.parent if folder.parent.name == "checkpoints" else folder
     if not (run / "config.yaml").exists():
         return {"model": {"name": name}}
     checkpoint = folder if folder != run else latest_checkpoint(run)
     if checkpoint is None:
         raise InputError(f"--agent {name}: this run has no checkpoint yet; go on training it")
-    sections = command_line.read_yaml(run / "config.yaml")
-    return sections | {"model": {**sections["model"], "adapter": str(checkpoint)}}
+    sections = command_line.read_yaml(run / "config.yaml", EVAL_LAYOUT)
+    return sections | {"model": {**sections.get("model", {}), "adapter": str(checkpoint)}}
 
 
 def _checked_out(flags: Namespace) -> Path:
     out = Path(flags.out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    command_line.check_creatable("--out", out)
+    if out.exists() and any(out.iterdir()):
         raise InputError(f"--out: {out} exists and is not empty; choose another folder")
     if flags.limit is not None and flags.limit < 1:
         raise InputError(f"--limit: {flags.limit} is too few; give at least 1")
@@ -123,10 +132,13 @@ def _write(
     summary: dict[str, Any],
 ) -> None:
     """The summary comes last: a folder that has one is whole."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "config.yaml").write_text(command_line.to_yaml(values), encoding="utf-8")
-    metrics.write_lines(out / "predictions.jsonl", [p.to_json() for p in predictions])
-    metrics.write_json(out / "summary.json", summary)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "config.yaml").write_text(command_line.to_yaml(values), encoding="utf-8")
+        metrics.write_lines(out / "predictions.jsonl", [p.to_json() for p in predictions])
+        metrics.write_json(out / "summary.json", summary)
+    except OSError as error:
+        raise InputError(f"--out: cannot write {out}: {error.strerror}; choose another") from error
 
 
 def _table(summary: dict[str, Any]) -> str:
