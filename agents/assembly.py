@@ -1,22 +1,25 @@
-"""From configuration to parts: the world, the policy, the rollout."""
+"""From configuration to parts: the world, the policy, the rollout, the run."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from envs.limits import EnvLimits
 from envs.rewards import weighted
 from envs.search_env import SearchEnv
-from envs.types import Dataset
+from envs.types import Dataset, Question
 from retrieval.cache import CachedRetriever
 from retrieval.corpus import Corpus, read_corpus
 from retrieval.errors import InputError
 
+from .algorithm import Algorithm
 from .checkpoint import load_adapter
 from .command_line import Plugin
-from .config import EnvOptions, ModelOptions, PromptOptions
+from .config import EnvOptions, ModelOptions, PromptOptions, RunConfig
 from .models import load_base
 from .policy import LoraOptions, SearchPolicy
 from .prompts import Framing, build_framing
@@ -30,12 +33,17 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def build_dataset(plugin: Plugin, split: str | None = None) -> Dataset:
     """The dataset; with `split`, that split of it instead of the configured one."""
     if split is not None:
+        if not hasattr(plugin.config, "split"):
+            raise InputError(
+                f"evaluation.split: dataset {plugin.name!r} has no splits; set "
+                "evaluation.questions to 0"
+            )
         plugin = replace(plugin, config=replace(plugin.config, split=split))
     dataset: Dataset = plugin.build()
     if not dataset.questions:
         raise InputError(
-            f"dataset: {plugin.name} has no questions in split {plugin.config.split!r}; check its "
-            "path, split and test_share"
+            f"dataset: {plugin.name} has no questions in split "
+            f"{getattr(plugin.config, 'split', 'all')!r}; check its settings"
         )
     return dataset
 
@@ -72,7 +80,10 @@ def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
     )
     with torch.random.fork_rng():
         torch.manual_seed(derive(seed, Draw.ADAPTER))
-        policy = SearchPolicy.with_lora(base, tokenizer, lora)
+        with warnings.catch_warnings():
+            # peft asks transformers in words that will go; nothing for who runs a command.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            policy = SearchPolicy.with_lora(base, tokenizer, lora)
     if options.adapter is not None:
         load_adapter(policy, Path(options.adapter))
     return policy
@@ -140,15 +151,75 @@ def env_factory(
     question = dataset.questions[0]
     # The environment counts the question's text; the template around it is ours to leave room for.
     around = len(framing.prompt_ids(question)) - len(policy.encode(question.prompt))
-    limits = EnvLimits(
-        top_k=env.top_k,
-        max_turns=env.max_turns,
-        max_observation_tokens=env.max_observation_tokens,
-        max_context_tokens=env.max_context_tokens and env.max_context_tokens - around,
-        reserve_tokens=options.engine.options.max_tokens,
-        count_tokens=lambda text: len(policy.encode(text)),
-    )
+    try:
+        limits = EnvLimits(
+            top_k=env.top_k,
+            max_turns=env.max_turns,
+            max_observation_tokens=env.max_observation_tokens,
+            max_context_tokens=env.max_context_tokens and env.max_context_tokens - around,
+            reserve_tokens=options.engine.options.max_tokens,
+            count_tokens=lambda text: len(policy.encode(text)),
+        )
+    except InputError as error:
+        raise InputError(
+            f"env.max_context_tokens is {env.max_context_tokens}, of which the prompt takes "
+            f"{around}: {error}"
+        ) from error
     reward = weighted(env.reward)
     return lambda: SearchEnv(
         questions=dataset.questions, retriever=retriever, reward=reward, limits=limits
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of, built and checked before anything is written."""
+
+    config: RunConfig
+    folder: Path
+    policy: SearchPolicy
+    rollout: Rollout
+    questions: Sequence[Question]
+    held_out: Sequence[Question]
+    demonstrate: Any
+    algorithm: Algorithm
+
+
+def build_parts(config: RunConfig) -> Parts:
+    """Build everything; bad input is found here.
+
+    Raises:
+        InputError: Anything wrong with the configuration or the files it names.
+    """
+    dataset = build_dataset(config.dataset)
+    if config.warm_start.steps and dataset.demonstrate is None:
+        raise InputError(
+            f"warm_start.steps: dataset {config.dataset.name!r} has no expert to clone; set it to 0"
+        )
+    held_out: Sequence[Question] = ()
+    if config.evaluation.questions:
+        held_out = build_dataset(config.dataset, config.evaluation.split).questions
+        _check_held_out(dataset.questions, held_out)
+    retriever, _ = build_retriever(config.retriever, dataset)
+    policy = build_policy(config.model, config.run.seed)
+    play = PlayOptions(config.env, config.prompt, config.engine)
+    return Parts(
+        config=config,
+        folder=Path(config.run.dir),
+        policy=policy,
+        rollout=build_rollout(policy, dataset, retriever, play),
+        questions=dataset.questions,
+        held_out=held_out[: config.evaluation.questions],
+        demonstrate=dataset.demonstrate,
+        algorithm=config.algorithm.build(),
+    )
+
+
+def _check_held_out(trained: Sequence[Question], held_out: Sequence[Question]) -> None:
+    ids = {question.id for question in trained}
+    shared = sum(question.id in ids for question in held_out)
+    if shared:
+        raise InputError(
+            f"evaluation.split: {shared} of its {len(held_out)} questions are trained on too; set "
+            "dataset.split to train and evaluation.split to test, or evaluation.questions to 0"
+        )

@@ -11,9 +11,10 @@ from jsonargparse import ArgumentParser
 
 from retrieval.errors import InputError, RetrievalError
 
-from . import command_line, metrics
+from . import command_line
+from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
-from .training import build_parts, train
+from .training import begin, resume, train
 
 
 def main(argv: Sequence[str]) -> int:
@@ -24,9 +25,11 @@ def main(argv: Sequence[str]) -> int:
     """
     try:
         config, resumed = _read(argv)
+        _check_folder(config, resumed)
         parts = build_parts(config)
-        _prepare_folder(config, resumed)
-        summary = train(parts)
+        start = resume(parts) if resumed else begin(parts)
+        _prepare_folder(config)
+        summary = train(parts, start, shlex.join(["python", "train.py", *argv]))
     except InputError as error:
         print(f"train.py: error: {error}", file=sys.stderr)
         return 2
@@ -37,8 +40,6 @@ def main(argv: Sequence[str]) -> int:
         print("train.py: interrupted; go on with: python train.py --resume DIR", file=sys.stderr)
         return 130
     if summary is not None:
-        command = shlex.join(["python", "train.py", *argv])
-        metrics.write_json(parts.folder / "summary.json", summary | {"command": command})
         print(_table(summary))
     print(f"run folder: {parts.folder}")
     return 0
@@ -48,34 +49,52 @@ def _read(argv: Sequence[str]) -> tuple[RunConfig, bool]:
     """The configuration, and whether an earlier run goes on."""
     parser = ArgumentParser(prog="train.py", description="Train a search agent.")
     parser.add_argument("--resume", type=str, default=None, help="A run folder to go on with.")
-    resume = command_line.peek(argv, "--resume")
-    if resume is not None:
-        file = Path(resume) / "config.yaml"
+    resumed = command_line.peek(argv, "--resume")
+    if resumed is not None:
+        file = Path(resumed) / "config.yaml"
         if not file.exists():
-            raise InputError(f"--resume {resume}: no config.yaml there; give a run's folder")
-        argv = ["--config", str(file), *argv, "--run.dir", resume]
-    values, _ = command_line.parse(parser, TRAIN_LAYOUT, argv, {})
-    return RunConfig(**values), resume is not None
+            raise InputError(f"--resume {resumed}: no config.yaml there; give a run's folder")
+        argv = ["--config", str(file), *argv, "--run.dir", resumed]
+    values, flags = command_line.parse(parser, TRAIN_LAYOUT, argv, {})
+    if flags.resume != resumed:
+        raise InputError("resume: give --resume on the command line, not in a file")
+    if resumed is not None:
+        values["run"] = replace(values["run"], overwrite=False)
+    return RunConfig(**values), resumed is not None
 
 
-def _prepare_folder(config: RunConfig, resumed: bool) -> None:
+def _check_folder(config: RunConfig, resumed: bool) -> None:
+    """Refuse a folder that cannot take the run, before anything slow is built."""
     folder = Path(config.run.dir)
-    if folder.exists() and not resumed:
-        if not config.run.overwrite:
-            raise InputError(
-                f"run.dir: {folder} exists; go on with --resume {folder}, give another --run.dir, "
-                "or move it aside with --run.overwrite true"
-            )
-        number = 1
-        while (aside := folder.with_name(f"{folder.name}-{number}")).exists():
-            number += 1
-        folder.rename(aside)
-    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder.name or resumed):
+        raise InputError(f"run.dir: {config.run.dir!r} is no folder of a run's own; give runs/NAME")
+    command_line.check_creatable("run.dir", folder)
+    if folder.exists() and not (resumed or config.run.overwrite):
+        raise InputError(
+            f"run.dir: {folder} exists; go on with --resume {folder}, give another --run.dir, "
+            "or move it aside with --run.overwrite true"
+        )
+
+
+def _prepare_folder(config: RunConfig) -> None:
+    """Move an earlier folder aside if that is wanted, and write the resolved configuration."""
+    folder = Path(config.run.dir)
     values: dict[str, Any] = {name: getattr(config, name) for name in TRAIN_LAYOUT}
-    values["run"] = replace(config.run, overwrite=False)
-    scratch = folder / ".config.yaml.writing"
-    scratch.write_text(command_line.to_yaml(values), encoding="utf-8")
-    scratch.replace(folder / "config.yaml")
+    values["run"] = replace(config.run, overwrite=False)  # nor would a resumed run want it
+    try:
+        if folder.exists() and config.run.overwrite:
+            number = 1
+            while (aside := folder.with_name(f"{folder.name}-{number}")).exists():
+                number += 1
+            folder.rename(aside)
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = folder / ".config.yaml.writing"
+        scratch.write_text(command_line.to_yaml(values), encoding="utf-8")
+        scratch.replace(folder / "config.yaml")
+    except OSError as error:
+        raise InputError(
+            f"run.dir: cannot write {folder}: {error.strerror}; give another --run.dir"
+        ) from error
 
 
 def _table(summary: dict[str, Any]) -> str:

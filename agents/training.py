@@ -1,5 +1,6 @@
 """A training run: warm start, reinforcement learning, evaluation before and after."""
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,20 +12,18 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from envs.types import Question
 from retrieval.errors import InputError, RetrievalError
 
 from . import metrics
-from .algorithm import Algorithm
 from .algorithms import sft
-from .assembly import STOP, PlayOptions, build_dataset, build_policy, build_retriever, build_rollout
+from .assembly import STOP, Parts
 from .batching import to_batch
 from .checkpoint import latest_checkpoint, load_adapter, load_optimizer, save_checkpoint
 from .config import RunConfig
 from .engine import Sampling
 from .evaluation import Prediction, batch_metrics, evaluate
 from .policy import SearchPolicy
-from .rollout import Rollout, demonstrate, usable
+from .rollout import demonstrate, usable
 from .seeding import Draw, derive, question_index
 from .statistics import paired_bootstrap
 from .trainer import StepOptions, Trainer
@@ -32,72 +31,72 @@ from .types import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a run is made of, built and checked before anything is written."""
+class Start:
+    """Where a run begins, or goes on.
 
-    config: RunConfig
-    folder: Path
-    policy: SearchPolicy
-    rollout: Rollout
-    questions: Sequence[Question]
-    held_out: Sequence[Question]
-    demonstrate: Any
-    algorithm: Algorithm
+    Attributes:
+        optimizer: Of reinforcement learning.
+        step: Steps done; None before the warm start.
+    """
+
+    optimizer: torch.optim.Optimizer
+    step: int | None
 
 
-def build_parts(config: RunConfig) -> Parts:
-    """Build everything; bad input is found here.
+def begin(parts: Parts) -> Start:
+    """A fresh start."""
+    options = parts.config.optimizer
+    return Start(_adamw(parts.policy, options.lr, options.weight_decay), None)
+
+
+def resume(parts: Parts) -> Start:
+    """Go on from the newest checkpoint of the run's folder; nothing is written.
 
     Raises:
-        InputError: Anything wrong with the configuration or the files it names.
+        InputError: The checkpoint does not fit the configuration, or the questions are not those
+            that the run was evaluated on before training.
     """
-    dataset = build_dataset(config.dataset)
-    if config.warm_start.steps and dataset.demonstrate is None:
-        raise InputError(
-            f"warm_start.steps: dataset {config.dataset.name!r} has no expert to clone; set it to 0"
-        )
-    held_out: Sequence[Question] = ()
-    if config.evaluation.questions:
-        held_out = build_dataset(config.dataset, config.evaluation.split).questions
-    retriever, _ = build_retriever(config.retriever, dataset)
-    policy = build_policy(config.model, config.run.seed)
-    play = PlayOptions(config.env, config.prompt, config.engine)
-    return Parts(
-        config=config,
-        folder=Path(config.run.dir),
-        policy=policy,
-        rollout=build_rollout(policy, dataset, retriever, play),
-        questions=dataset.questions,
-        held_out=held_out[: config.evaluation.questions],
-        demonstrate=dataset.demonstrate,
-        algorithm=config.algorithm.build(),
-    )
-
-
-def train(parts: Parts) -> dict[str, Any] | None:
-    """Run, or go on from the newest checkpoint of the run's folder.
-
-    Returns:
-        The summary (also in summary.json) if the run evaluates, else None.
-    """
-    started = time.monotonic()
-    config = parts.config
-    optimizer = _adamw(parts.policy, config.optimizer.lr, config.optimizer.weight_decay)
+    start = begin(parts)
     checkpoint = latest_checkpoint(parts.folder)
     if checkpoint is None:
+        return start
+    step = load_adapter(parts.policy, checkpoint)
+    load_optimizer(start.optimizer, checkpoint)
+    if step and parts.held_out and _evaluated(parts, "before") is None:
+        raise InputError(
+            "evaluation: the run has not been evaluated on these questions before training; leave "
+            "the evaluation and dataset sections as they were"
+        )
+    return Start(start.optimizer, step)
+
+
+def train(parts: Parts, start: Start, command: str) -> dict[str, Any] | None:
+    """Run to the end; a run that has ended already is left as it is.
+
+    Returns:
+        What summary.json holds: `compare`, the seconds this command took, and the command. None if
+        the run does not evaluate.
+    """
+    began = time.monotonic()
+    config, step = parts.config, start.step
+    file = parts.folder / "summary.json"
+    if step is None:
         warm_start(parts)
-        first = 0
-        save_checkpoint(_checkpoints(parts), parts.policy, optimizer, 0, config.model.name)
-    else:
-        first = load_adapter(parts.policy, checkpoint)
-        load_optimizer(optimizer, checkpoint)
+        step = 0
+        save_checkpoint(_checkpoints(parts), parts.policy, start.optimizer, 0, config.model.name)
     before = _evaluate(parts, "before")
-    _reinforce(parts, optimizer, first)
+    if step < config.run.steps:
+        # A run that was extended had ended before.
+        for stale in (file, _evaluation_file(parts, "after")):
+            stale.unlink(missing_ok=True)
+        _reinforce(parts, start.optimizer, step)
     after = _evaluate(parts, "after")
     if before is None or after is None:
         return None
-    summary = compare(before, after) | {"seconds": round(time.monotonic() - started, 1)}
-    metrics.write_json(parts.folder / "summary.json", summary)
+    if not file.exists():
+        seconds = round(time.monotonic() - began, 1)
+        metrics.write_json(file, compare(before, after) | {"seconds": seconds, "command": command})
+    summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return summary
 
 
@@ -199,15 +198,29 @@ def _evaluate(parts: Parts, when: str) -> list[Prediction] | None:
     """Evaluate, or read what this run has already evaluated."""
     if not parts.held_out:
         return None
-    file = parts.folder / "evaluation" / f"{when}.jsonl"
-    if file.exists():
-        return [Prediction(**row) for row in metrics.read_lines(file)]
+    if (known := _evaluated(parts, when)) is not None:
+        return known
     max_tokens = parts.config.engine.options.max_tokens
     with _progress(len(parts.held_out), f"evaluation {when}", "question") as bar:
         result = evaluate(parts.rollout, parts.held_out, max_tokens, STOP, bar.update)
+    file = _evaluation_file(parts, when)
     file.parent.mkdir(exist_ok=True)
     metrics.write_lines(file, [prediction.to_json() for prediction in result])
     return result
+
+
+def _evaluated(parts: Parts, when: str) -> list[Prediction] | None:
+    """The run's earlier evaluation, if it was on the same questions."""
+    file = _evaluation_file(parts, when)
+    if not file.exists():
+        return None
+    known = [Prediction(**row) for row in metrics.read_lines(file)]
+    wanted = [question.id for question in parts.held_out]
+    return known if [prediction.id for prediction in known] == wanted else None
+
+
+def _evaluation_file(parts: Parts, when: str) -> Path:
+    return parts.folder / "evaluation" / f"{when}.jsonl"
 
 
 def compare(before: Sequence[Prediction], after: Sequence[Prediction]) -> dict[str, Any]:
@@ -216,12 +229,17 @@ def compare(before: Sequence[Prediction], after: Sequence[Prediction]) -> dict[s
     Returns:
         n, em_before, em_after (means of the headline metric), difference {mean, low, high}, and the
         searches and invalid rates.
+
+    Raises:
+        RetrievalError: Not one question whose retrieval worked both times.
     """
     pairs = [
         (b, a)
         for b, a in zip(before, after, strict=True)
         if "retrieval_error" not in (b.stop_reason, a.stop_reason)
     ]
+    if not pairs:
+        raise RetrievalError("evaluation: retrieval failed in every episode; check the retriever")
     old, new = zip(*pairs, strict=True)
     return {
         "n": len(pairs),
