@@ -7,6 +7,7 @@ chooses, and errors of one line that name the key and the valid ones.
 import argparse
 import dataclasses
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,22 @@ class Plugin:
         return plugins.load(self.package, self.name).build(self.config, *args)
 
 
+# jsonargparse takes 1e5 for a number; YAML 1.1, and so PyYAML, for a string. Both must agree, or a
+# string "1e5" would not come back.
+_EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads numbers as jsonargparse does."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes the strings that jsonargparse would take for numbers."""
+
+
+for _kind in (_Loader, _Dumper):
+    _kind.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
+
 Layout = Mapping[str, type | Slot]
 _NO_KEYS = frozenset({"help", "config", "print_config", "print_shtab"})
 
@@ -88,7 +105,7 @@ def parse(
         _add_section(parser, section, kind, names)
     # As the first file, not as the parser's defaults: those it would neither check nor convert.
     below = _unchanged(defaults, layout, names)
-    first = ["--config", yaml.safe_dump(below)] if below else []
+    first = ["--config", yaml.dump(below, Dumper=_Dumper)] if below else []
     try:
         namespace = parser.parse_args([*first, *argv])
     except (argparse.ArgumentError, TypeError, ValueError) as error:
@@ -228,7 +245,7 @@ def read_yaml(path: Path, layout: Layout) -> dict[str, Any]:
         InputError: Missing, unreadable, malformed, or not of that shape.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise InputError(f"config: cannot read {path}: {error.strerror}; check the path") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -264,9 +281,8 @@ def check_creatable(key: str, folder: Path) -> None:
 
 def to_yaml(values: Mapping[str, Any]) -> str:
     """The resolved configuration; `parse` of it gives equal values."""
-    return yaml.safe_dump(
-        {section: _plain(value) for section, value in values.items()}, sort_keys=False
-    )
+    sections = {section: _plain(value) for section, value in values.items()}
+    return yaml.dump(sections, Dumper=_Dumper, sort_keys=False)
 
 
 def _plain(value: Any) -> dict[str, Any]:
