@@ -36,9 +36,9 @@ def explain(error: Exception, keys: Set[str], names: Mapping[str, str]) -> str:
     section = key.partition(".")[0]
     valid = sorted(leaf for leaf in leaves if leaf.startswith(f"{section}."))
     place = f" of {section} {names[section]!r}" if section in names else ""
+    close = difflib.get_close_matches(key, valid or leaves, n=1)
     if not valid:
         valid = sorted({leaf.partition(".")[0] for leaf in leaves})
         place = " at the top level"
-    close = difflib.get_close_matches(key, leaves, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     return f"{key}: unknown key.{hint} Valid keys{place}: {', '.join(valid)}"
