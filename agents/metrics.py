@@ -1,6 +1,7 @@
 """What a run writes while it goes: metrics.jsonl, rollouts.jsonl and TensorBoard."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,12 @@ class RunLog:
     def write(
         self, step: int, metrics: Mapping[str, float | None], trajectories: Sequence[Trajectory]
     ) -> None:
-        """One step: a line of metrics, a line per episode."""
-        _append(self._metrics, [{"step": step, **metrics}])
+        """One step: a line of metrics, a line per episode.
+
+        JSON knows neither NaN nor infinity: they are null there, and themselves in TensorBoard.
+        """
+        known = {name: value if _is_json(value) else None for name, value in metrics.items()}
+        _append(self._metrics, [{"step": step, **known}])
         _append(
             self._rollouts,
             [
@@ -75,16 +80,21 @@ def _append(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
+def _is_json(value: float | None) -> bool:
+    return value is None or math.isfinite(value)
+
+
 def _truncate(file: Path, first_step: int) -> None:
     if not file.exists():
         return
     kept = []
-    with file.open(encoding="utf-8") as lines:
+    # As bytes: the line a killed run was writing may end inside a letter.
+    with file.open("rb") as lines:
         for line in lines:
             try:
                 row = json.loads(line)
             except ValueError:
-                break  # the line a killed run was writing
+                break
             if row["step"] < first_step:
                 kept.append(row)
     write_lines(file, kept)
