@@ -30,6 +30,9 @@ def build_tiny() -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
         num_key_value_heads=2,
         max_position_embeddings=2048,
         tie_word_embeddings=True,
+        # A logit is at most |state| |embedding| = 8 * 8 * std. With the usual 0.02 that is 1.3: no
+        # distribution could become sharp, and nothing be learnt.
+        initializer_range=0.25,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,

@@ -220,7 +220,7 @@ def test_other_lora_options_are_refused(trained, options) -> None:
 def test_another_base_model_is_refused(trained) -> None:
     policy = builds.build_policy()
     with torch.no_grad():
-        next(iter(policy.base_state().values())).flatten()[3] += 1e-3
+        next(iter(policy.base_state().values())).flatten()[3] += 0.1
     with pytest.raises(InputError, match="another base model"):
         load_adapter(policy, trained[2])
 

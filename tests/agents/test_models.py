@@ -158,11 +158,18 @@ class TestFingerprint:
         others = [
             {"a": torch.zeros(2, 3), "c": torch.ones(4)},
             {"a": torch.zeros(3, 2), "b": torch.ones(4)},
-            {"a": torch.zeros(2, 3), "b": torch.ones(4) + 1e-6},
+            {"a": torch.zeros(2, 3), "b": torch.tensor([1.0, 1.0, 1.0, 1.01])},
             {"a": torch.zeros(2, 3)},
         ]
         prints = {fingerprint(weights) for weights in [base, *others]}
         assert len(prints) == 5
+
+    def test_it_is_the_same_in_half_precision(self) -> None:
+        model, _ = load("tiny", torch.float32)
+        other, _ = load("tiny", torch.bfloat16)
+        assert fingerprint(dict(model.named_parameters())) == fingerprint(
+            dict(other.named_parameters())
+        )
 
     def test_order_does_not_matter(self) -> None:
         weights = {"a": torch.zeros(2), "b": torch.ones(4)}
