@@ -33,12 +33,16 @@ def explain(error: Exception, keys: Set[str], names: Mapping[str, str]) -> str:
         return message
     key = unknown["flag"] or unknown["key"] or f"{unknown['group']}.{unknown['option']}"
     leaves = {leaf for leaf in keys if not any(k.startswith(f"{leaf}.") for k in keys)}
-    section = key.partition(".")[0]
-    valid = sorted(leaf for leaf in leaves if leaf.startswith(f"{section}."))
-    place = f" of {section} {names[section]!r}" if section in names else ""
-    close = difflib.get_close_matches(key, valid or leaves, n=1)
-    if not valid:
-        valid = sorted({leaf.partition(".")[0] for leaf in leaves})
+    section, _, option = key.partition(".")
+    options = sorted(leaf[len(section) + 1 :] for leaf in leaves if leaf.startswith(f"{section}."))
+    if options:
+        # Without the section, which all of them share and so all of them are close in.
+        close = [f"{section}.{match}" for match in difflib.get_close_matches(option, options, n=1)]
+        place = f" of {section} {names[section]!r}" if section in names else ""
+        valid = [f"{section}.{option}" for option in options]
+    else:
+        close = difflib.get_close_matches(key, leaves, n=1)
         place = " at the top level"
+        valid = sorted({leaf.partition(".")[0] for leaf in leaves})
     hint = f" Did you mean {close[0]}?" if close else ""
     return f"{key}: unknown key.{hint} Valid keys{place}: {', '.join(valid)}"
