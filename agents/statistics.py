@@ -44,4 +44,4 @@ def paired_bootstrap(after: Sequence[float], before: Sequence[float], seed: int 
     Raises:
         ValueError: The two differ in length, or are empty.
     """
-    return bootstrap(np.subtract(np.asarray(after), np.asarray(before)).tolist(), seed)
+    return bootstrap([a - b for a, b in zip(after, before, strict=True)], seed)
