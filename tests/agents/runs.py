@@ -1,6 +1,7 @@
 """Whole commands on the tiny model, in this process: a run of 4 steps takes a few seconds."""
 
 import copy
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +38,10 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def config_file(folder: Path, **changes: Mapping[str, Any]) -> Path:
-    """A YAML file: `SMALL` with keys of sections changed."""
+    """A YAML file: `SMALL` with keys of sections changed, and with slots that get a name anew."""
     sections = copy.deepcopy(SMALL)
     for section, keys in changes.items():
-        sections[section] = {**sections.get(section, {}), **keys}
+        sections[section] = {**({} if "name" in keys else sections.get(section, {})), **keys}
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "small.yaml"
     file.write_text(yaml.safe_dump(sections, sort_keys=False))
@@ -81,3 +82,31 @@ def contents(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def letters(folder: Path) -> dict[str, dict[str, Any]]:
+    """Sections for questions and a corpus in files: "Which letter has number 3?" and so on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    questions, corpus = folder / "questions.jsonl", folder / "corpus.jsonl"
+    rows = [
+        {"id": f"q{i}", "question": f"Which letter has number {i}?", "answers": [chr(97 + i)]}
+        for i in range(12)
+    ]
+    write_rows(questions, rows)
+    passages = [
+        {"id": f"p{i}", "title": f"Number {i}", "text": f"Number {i} has the letter {chr(97 + i)}."}
+        for i in range(3)
+    ]
+    write_rows(corpus, passages)
+    return {
+        "dataset": {"name": "jsonl", "path": str(questions), "split": "train", "test_share": 0.4},
+        "retriever": {"name": "bm25s", "corpus": str(corpus)},
+        "warm_start": {"steps": 0},
+        "evaluation": {"questions": 2},
+    }
+
+
+def write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """A JSON Lines file."""
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
