@@ -26,6 +26,7 @@ from .prompts import Framing, build_framing
 from .rollout import Rollout
 from .seeding import Draw, derive
 
+_SAMPLED_QUESTIONS = 64
 STOP = ("</search>", "</answer>")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -148,9 +149,7 @@ def env_factory(
 ) -> Callable[[], SearchEnv]:
     """A function that makes environments which count in the policy's own tokens."""
     env = options.env
-    question = dataset.questions[0]
-    # The environment counts the question's text; the template around it is ours to leave room for.
-    around = len(framing.prompt_ids(question)) - len(policy.encode(question.prompt))
+    around = _tokens_around(policy, framing, dataset.questions, env.max_turns)
     try:
         limits = EnvLimits(
             top_k=env.top_k,
@@ -162,13 +161,25 @@ def env_factory(
         )
     except InputError as error:
         raise InputError(
-            f"env.max_context_tokens is {env.max_context_tokens}, of which the prompt takes "
-            f"{around}: {error}"
+            f"env.max_context_tokens is {env.max_context_tokens}, of which prompt and chat "
+            f"template take {around}: {error}"
         ) from error
     reward = weighted(env.reward)
     return lambda: SearchEnv(
         questions=dataset.questions, retriever=retriever, reward=reward, limits=limits
     )
+
+
+def _tokens_around(
+    policy: SearchPolicy, framing: Framing, questions: Sequence[Question], max_turns: int
+) -> int:
+    """What stands around question, turns and observations: the environment counts only those."""
+    prompt = max(
+        len(framing.prompt_ids(question)) - len(policy.encode(question.prompt))
+        # Tokens merge differently with what stands before them, and options bring a hint.
+        for question in questions[:_SAMPLED_QUESTIONS]
+    )
+    return prompt + (max_turns - 1) * len(framing.observation_ids(""))
 
 
 @dataclass(frozen=True, slots=True)
