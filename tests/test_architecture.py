@@ -23,7 +23,6 @@ PLUGIN_FOLDERS = (
     "envs.rewards",
     "agents.algorithms",
     "agents.generation",
-    "agents.baselines",
 )
 # A function without a home says that the nouns are wrong.
 NO_NAMES = {"utils", "util", "common", "helpers", "helper", "core", "manager", "misc"}

@@ -1,1 +1,0 @@
-"""Agents that are not trained, one file each, over the same environment."""
