@@ -7,7 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from retrieval.errors import InputError
@@ -111,10 +111,12 @@ def select(
     path: str | Path, keyed: Iterable[tuple[str, Question]], selection: Selection
 ) -> tuple[Question, ...]:
     """The selected questions; at least one."""
-    kept = (question for key, question in keyed if selection.has(key))
-    questions = tuple(islice(kept, selection.limit))
-    if not questions and selection.split == "all":
+    rows = iter(keyed)
+    first = list(islice(rows, 1))
+    if not first:
         raise InputError(f"{path}: no questions; the file is empty")
+    kept = (question for key, question in chain(first, rows) if selection.has(key))
+    questions = tuple(islice(kept, selection.limit))
     if not questions:
         raise InputError(
             f"{path}: no questions in split {selection.split!r} at test_share "
