@@ -23,12 +23,14 @@ def main(argv: Sequence[str]) -> int:
     Returns:
         The exit status: 0, 1 if retrieval failed, 2 for bad input, 130 if interrupted.
     """
+    folder: Path | None = None  # once there is a run to go on with
     try:
         config, resumed = _read(argv)
         _check_folder(config, resumed)
         parts = build_parts(config)
         start = resume(parts) if resumed else begin(parts)
         _prepare_folder(config)
+        folder = parts.folder
         summary = train(parts, start, shlex.join(["python", "train.py", *argv]))
     except InputError as error:
         print(f"train.py: error: {error}", file=sys.stderr)
@@ -37,7 +39,8 @@ def main(argv: Sequence[str]) -> int:
         print(f"train.py: retrieval failed: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("train.py: interrupted; go on with: python train.py --resume DIR", file=sys.stderr)
+        remedy = f"go on with: python train.py --resume {folder}" if folder else "nothing written"
+        print(f"train.py: interrupted; {remedy}", file=sys.stderr)
         return 130
     if summary is not None:
         print(_table(summary))
