@@ -75,6 +75,13 @@ def call(
     return Result(status, *capsys.readouterr())
 
 
+def read_rows(file: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON Lines file."""
+    # Not splitlines(): a turn may hold U+2028 or U+0085, which end no line of JSON.
+    with file.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
     return {
@@ -110,3 +117,48 @@ def write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     """A JSON Lines file."""
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
+
+
+ENGINE = '''"""An engine that searches in every turn, or is interrupted."""
+from dataclasses import dataclass
+from tests.agents.builds import ScriptedEngine
+
+@dataclass(frozen=True)
+class Config:
+    """Settings.
+
+    Attributes:
+        interrupt: Behave as if Ctrl-C was pressed in the first turn.
+    """
+
+    interrupt: bool = False
+
+def build(config, policy):
+    def write(row, turn):
+        if config.interrupt:
+            raise KeyboardInterrupt
+        return policy.encode("<search> x </search>")
+    return ScriptedEngine(write)
+'''
+RETRIEVER = '''"""A dead server."""
+from dataclasses import dataclass
+from tests.envs.engines import Down
+
+@dataclass(frozen=True)
+class Config:
+    """No settings."""
+
+def build(config, corpus):
+    return Down()
+'''
+
+
+def plug_ins(folder: Path) -> dict[str, dict[str, Any]]:
+    """Sections for an engine and a retriever in a package of their own, below `folder`."""
+    (folder / "plugs").mkdir()
+    (folder / "plugs" / "searching.py").write_text(ENGINE)
+    (folder / "plugs" / "down.py").write_text(RETRIEVER)
+    return {
+        "engine": {"name": "plugs.searching", "max_tokens": 8},
+        "retriever": {"name": "plugs.down"},
+    }

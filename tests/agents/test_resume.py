@@ -42,8 +42,7 @@ def copied(finished: Path, tmp_path: Path) -> Path:
 
 def rows(file: Path) -> list[dict[str, Any]]:
     """Objects without what depends on the clock."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return [{k: v for k, v in json.loads(line).items() if k not in TIMINGS} for line in lines]
+    return [{k: v for k, v in row.items() if k not in TIMINGS} for row in runs.read_rows(file)]
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:

@@ -173,52 +173,11 @@ def test_overwrite_moves_earlier_folders_aside(tmp_path: Path, capsys: Capture) 
     assert not (tmp_path / "run-3").exists()
 
 
-ENGINE = '''"""An engine that searches in every turn, or is interrupted."""
-from dataclasses import dataclass
-from tests.agents.builds import ScriptedEngine
-
-@dataclass(frozen=True)
-class Config:
-    """Settings.
-
-    Attributes:
-        interrupt: Behave as if Ctrl-C was pressed in the first turn.
-    """
-
-    interrupt: bool = False
-
-def build(config, policy):
-    def write(row, turn):
-        if config.interrupt:
-            raise KeyboardInterrupt
-        return policy.encode("<search> x </search>")
-    return ScriptedEngine(write)
-'''
-RETRIEVER = '''"""A dead server."""
-from dataclasses import dataclass
-from tests.envs.engines import Down
-
-@dataclass(frozen=True)
-class Config:
-    """No settings."""
-
-def build(config, corpus):
-    return Down()
-'''
-
-
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
     """Sections that name plug-ins in a folder of the user's own."""
-    (tmp_path / "plugs").mkdir()
-    (tmp_path / "plugs" / "searching.py").write_text(ENGINE)
-    (tmp_path / "plugs" / "down.py").write_text(RETRIEVER)
     monkeypatch.syspath_prepend(tmp_path)
-    return {
-        "engine": {"name": "plugs.searching", "max_tokens": 8},
-        "retriever": {"name": "plugs.down"},
-        "warm_start": {"steps": 0},
-    }
+    return {**runs.plug_ins(tmp_path), "warm_start": {"steps": 0}}
 
 
 def test_plug_ins_of_another_folder_play(
@@ -227,9 +186,9 @@ def test_plug_ins_of_another_folder_play(
     file = runs.config_file(tmp_path, engine=elsewhere["engine"], warm_start={"steps": 0})
     result = runs.call(capsys, main, "--config", file, "--run.dir", tmp_path / "run")
     assert result.status == 0
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    lines = runs.read_rows(tmp_path / "run" / "metrics.jsonl")
     # One search, and at the last turn another one that is not executed.
-    assert [json.loads(line)["searches_mean"] for line in lines] == [1.0] * 4
+    assert [line["searches_mean"] for line in lines] == [1.0] * 4
     assert "name: plugs.searching" in (tmp_path / "run" / "config.yaml").read_text()
 
 
