@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from agents.algorithm import Terms
 from agents.algorithms import sft
 from agents.policy import SearchPolicy
 from agents.trainer import Trainer
@@ -132,6 +133,22 @@ def test_t3_garbage_at_observations_changes_nothing(own, algorithm, garbage) -> 
     noisy.__class__ = Noisy
     noisy.garbage = garbage
     assert still(noisy, algorithm).update(batch, 0) == expected
+    assert torch.equal(gradients(own), clean)
+
+
+def test_t3_what_an_algorithm_leaves_off_the_mask_changes_nothing(own) -> None:
+    """Only action tokens count: an algorithm need not clean up after itself."""
+    batch = sampled(own, spread=0.3)
+    expected = still(own, GRPO).update(batch, 0)
+    clean = gradients(own)
+
+    def loss(logprobs, part, advantages) -> Terms:
+        terms = GRPO.loss(logprobs, part, advantages)
+        mask = part.action_mask
+        garbage = torch.full_like(logprobs, math.nan) + logprobs
+        return Terms(torch.where(mask, terms.per_token, garbage), terms.clipped | ~mask)
+
+    assert still(own, replace(GRPO, loss=loss)).update(batch, 0) == expected
     assert torch.equal(gradients(own), clean)
 
 
