@@ -4,6 +4,7 @@ Signal (advantages, reference log-probabilities), once per batch; then per optim
 weights, and per micro-batch the loss and its backward pass; then the global-norm clip and the step.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -61,9 +62,9 @@ class Trainer:
             seed: Of the shuffles into minibatches.
 
         Returns:
-            policy_loss, clip_fraction (share of action tokens), kl_old and kl_ref (k3, nats per
-            action token), entropy (nats per action token), grad_norm (before the clip, mean over
-            steps), trained_tokens, optimizer_steps.
+            policy_loss, clip_fraction (share of action tokens), grad_norm (before the clip, mean
+            over steps), trained_tokens, optimizer_steps; kl_old, kl_ref (k3) and entropy in nats
+            per action token of the rows that were trained, NaN where there was none.
         """
         batch = batch.to(self.policy.device)
         if self.algorithm.kl_coef:
@@ -154,7 +155,7 @@ def _select(values: Tensor, rows: Tensor, batch: Batch) -> Tensor:
 
 def _averages(sums: dict[str, float]) -> dict[str, float]:
     steps = sums["optimizer_steps"]
-    tokens = max(sums["action_tokens"], 1)
+    tokens = sums["action_tokens"] or math.nan
     return {
         "policy_loss": sums["policy_loss"] / steps,
         "clip_fraction": sums["clipped"] / max(sums["action_tokens_all"], 1),

@@ -165,8 +165,9 @@ def test_t14_equal_rewards_train_nothing(decay) -> None:
     optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=0.1, weight_decay=decay)
     metrics = Trainer(policy, GRPO, optimizer, ONE_STEP).update(batch, 0)
     assert torch.equal(weights(policy), before)
-    assert all(math.isfinite(value) for value in metrics.values())
-    assert metrics["grad_norm"] == metrics["policy_loss"] == 0
+    assert metrics["grad_norm"] == metrics["policy_loss"] == metrics["clip_fraction"] == 0
+    # No row had a forward pass: an entropy of 0 would read as a collapse.
+    assert all(math.isnan(metrics[name]) for name in ("entropy", "kl_old", "kl_ref"))
 
 
 def test_t14_groups_of_one_train_nothing() -> None:
@@ -194,5 +195,4 @@ def test_t15_rows_without_action_tokens(own) -> None:
     assert all(math.isfinite(value) for value in metrics.values()) and metrics["policy_loss"] > 0
     none = replace(batch, action_mask=torch.zeros_like(mask))
     metrics = still(own, sft.build(sft.Config())).update(none, 0)
-    assert all(math.isfinite(value) for value in metrics.values())
     assert metrics["policy_loss"] == metrics["grad_norm"] == 0
