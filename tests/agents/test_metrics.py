@@ -76,7 +76,9 @@ def test_a_line_cut_anywhere_is_dropped(tmp_path, episode) -> None:
     whole = file.read_bytes()
     start = whole.rindex(b"\n", 0, -1) + 1
     expected = [json.loads(line) for line in whole[:start].splitlines(keepends=False) if line]
-    for end in range(start + 1, len(whole) - 1):
+    inside = [i for i in range(start, len(whole)) if whole[i] >= 0x80]
+    assert len(inside) > 10
+    for end in sorted({*inside, *range(start + 1, len(whole) - 1, 25)}):
         file.write_bytes(whole[:end])
         RunLog(tmp_path, 3).close()
         assert lines(file) == expected, end

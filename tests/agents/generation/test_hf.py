@@ -1,59 +1,17 @@
 """The engine with a kept cache: T6 of the lessons, against recomputation from scratch."""
 
 import copy
-import random
 
 import pytest
 import torch
 
 from agents.batching import to_batch
-from agents.engine import Sampling
 from agents.generation import hf
 from agents.generation.hf import HFEngine, HFSession
 from agents.policy import SearchPolicy
 from envs.actions import parse
-from retrieval.errors import InputError
 from tests.agents import builds
-
-# Frequent pieces of the random model's text, so that turns end at all lengths.
-STOP = ("e", "an", "x")
-PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13, 14], [15]]
-
-
-def sampling(**changes) -> Sampling:
-    return builds.sampling(**{"max_tokens": 12, "stop": STOP, "seed": 7, **changes})
-
-
-class Script:
-    """Several turns of a session: ragged contexts, and rows that leave."""
-
-    def __init__(self, policy: SearchPolicy, options: Sampling, group_size: int = 4) -> None:
-        self.session = HFEngine(policy).open(PROMPTS, group_size, options)
-        rows = len(PROMPTS) * group_size
-        self.ids = [list(PROMPTS[row // group_size]) for row in range(rows)]
-        self.sampled: list[list[tuple[int, int, float]]] = [[] for _ in range(rows)]
-        self.turns: list[dict[int, tuple[int, ...]]] = []
-
-    def play(self, contexts: dict[int, list[int]]) -> None:
-        samples = self.session.turn(contexts)
-        assert list(samples) and set(samples) == set(contexts)
-        for row, sample in samples.items():
-            self.ids[row] += contexts[row]
-            for token, logprob in zip(sample.ids, sample.logprobs, strict=True):
-                self.sampled[row].append((len(self.ids[row]), token, logprob))
-                self.ids[row].append(token)
-        self.turns.append({row: sample.ids for row, sample in samples.items()})
-
-    def play_all(self, seed: int = 0) -> "Script":
-        """Four turns of which some rows see only the first ones."""
-        rng = random.Random(seed)
-        self.play({row: [] for row in range(len(self.ids))})
-        for turn in (1, 2, 3):
-            left = [
-                row for row in range(len(self.ids)) if row % 5 != turn and row in self.turns[-1]
-            ]
-            self.play({r: [rng.randrange(1024) for _ in range(rng.randint(1, 9))] for r in left})
-        return self
+from tests.agents.generation.sessions import PROMPTS, Script, sampling
 
 
 @torch.no_grad()
@@ -158,6 +116,28 @@ def test_t6_a_searching_policys_observations_are_read_exactly(policy, monkeypatc
     assert torch.allclose(logprobs, batch.old_logprobs, atol=5e-5)
 
 
+class Counting(SearchPolicy):
+    """Keeps the shape of everything it reads."""
+
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+    def hidden(self, input_ids, mask=None, positions=None, cache=None):
+        self.shapes = (*self.shapes, tuple(input_ids.shape))
+        return super().hidden(input_ids, mask, positions, cache)
+
+
+def test_a_prompt_is_read_once_per_group_and_nothing_twice(policy) -> None:
+    counting = copy.copy(policy)
+    counting.__class__ = Counting
+    session = HFEngine(counting).open(PROMPTS, 4, sampling(stop=(), max_tokens=5))
+    assert counting.shapes == ((3, 7),)  # three prompts, the longest of 7 tokens; not 12 rows
+    session.turn(dict.fromkeys(range(12), ()))
+    # Five tokens are drawn and four of them read; the fifth waits for the observation.
+    assert counting.shapes[1:] == ((12, 1),) * 4
+    session.turn({0: [20, 21, 22], 7: [23]})
+    assert counting.shapes[5:] == ((2, 4), *((2, 1),) * 4)
+
+
 def test_the_same_seed_gives_the_same_samples(policy) -> None:
     first = Script(policy, sampling()).play_all()
     assert Script(policy, sampling()).play_all().sampled == first.sampled
@@ -206,74 +186,6 @@ def test_a_token_without_probability_is_never_drawn(policy) -> None:
         draw = torch.tensor([uniform], dtype=torch.float64)
         (token,), (logprob,) = session._draw(session._hidden, draw)
         assert token == int(logits.argmax()) != 0 and logprob == pytest.approx(0.0, abs=1e-3)
-
-
-class TestEndOfTurn:
-    def test_a_turn_ends_with_the_token_that_completes_a_stop(self, policy) -> None:
-        script = Script(policy, sampling(max_tokens=30)).play_all()
-        reasons = set()
-        for turn in script.turns:
-            for ids in turn.values():
-                pieces = [policy.piece(token) for token in ids]
-                assert not any(stop in "".join(pieces[:-1]) for stop in STOP)
-                assert not policy.end_ids & set(ids[:-1])
-                stopped = any(stop in "".join(pieces) for stop in STOP)
-                ended = ids[-1] in policy.end_ids
-                assert stopped or ended or len(ids) == 30
-                reasons.add((stopped, ended))
-        assert (True, False) in reasons
-
-    def test_a_stop_may_be_spread_over_tokens(self, policy, monkeypatch) -> None:
-        """'</search>' in single characters, after a '<' that begins nothing."""
-        ids = [policy.encode(c)[0] for c in "a<</search>b"]
-        turn = hf._TurnSoFar(policy, builds.sampling(max_tokens=99))
-        for index, token in enumerate(ids[:-1]):
-            assert not turn.ended, index
-            turn.add(token, -1.0)
-        assert turn.ended and turn.ids == ids[:-1]
-
-    def test_end_of_text_ends_a_turn(self, policy) -> None:
-        turn = hf._TurnSoFar(policy, builds.sampling(max_tokens=99))
-        turn.add(5, -1.0)
-        turn.add(policy.tokenizer.eos_token_id, -1.0)
-        assert turn.ended
-
-    def test_without_stops_a_turn_has_max_tokens(self, policy) -> None:
-        script = Script(policy, sampling(stop=(), max_tokens=3), group_size=1)
-        script.play({0: [], 1: [], 2: []})
-        assert {len(ids) for ids in script.turns[0].values()} == {3}
-
-
-class TestErrors:
-    @pytest.mark.parametrize(("prompt", "turn"), [(30, 5), (15, 10)])
-    def test_an_episode_that_outgrows_the_model_is_refused(self, policy, prompt, turn) -> None:
-        """Reading and decoding alike: 30 > 20 positions, and 15 + 10 > 20."""
-        short = copy.copy(policy)
-        short.max_positions = 20
-        with pytest.raises(InputError, match="outgrew the model's 20 positions"):
-            session = HFEngine(short).open(
-                [[5] * prompt], 1, sampling(stop=(), max_tokens=turn, temperature=0.0)
-            )
-            session.turn({0: ()})
-
-    def test_up_to_the_last_position_all_is_well(self, policy) -> None:
-        short = copy.copy(policy)
-        short.max_positions = 20
-        options = sampling(stop=(), max_tokens=5, temperature=0.0)
-        # 15 + 5 = 20 tokens; the last one is sampled but not read.
-        session = HFEngine(short).open([[5] * 15], 1, options)
-        assert len(session.turn({0: ()})[0].ids) == 5
-
-    def test_a_row_that_has_left_cannot_come_back(self, policy) -> None:
-        script = Script(policy, sampling(), group_size=1)
-        script.play({0: [], 1: [], 2: []})
-        script.play({0: [5], 2: [6]})
-        with pytest.raises(ValueError, match="had left"):
-            script.session.turn({0: [5], 1: [6]})
-
-    def test_an_empty_prompt_is_an_error(self, policy) -> None:
-        with pytest.raises(ValueError, match="nothing to read"):
-            HFEngine(policy).open([[5], []], 1, sampling())
 
 
 def test_t7_adapters_take_part_in_sampling() -> None:
