@@ -219,7 +219,7 @@ def test_flags_that_make_no_sense_are_refused(tmp_path: Path, capsys: Capture) -
         assert refusal(capsys, tmp_path, *out, flag).startswith(message)
     file = tmp_path / "agent.yaml"
     file.write_text("agent: tiny\n")
-    assert refusal(capsys, tmp_path, "--config", file) == (
+    assert refusal(capsys, tmp_path, "--config", file, "--out", tmp_path / "out") == (
         "agent: give --agent on the command line, not in a file"
     )
 

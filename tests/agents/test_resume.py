@@ -176,6 +176,18 @@ def test_resuming_a_finished_run_changes_nothing(
     assert runs.contents(finished) == before
 
 
+def test_what_was_evaluated_before_is_read_not_played_again(copied: Path) -> None:
+    drop(copied, *ENDED)
+    file = copied / "evaluation" / "before.jsonl"
+    assert file.read_text().count('"em": 0.0') == 4
+    file.write_text(file.read_text().replace('"em": 0.0', '"em": 1.0'))
+    assert main(["--resume", str(copied)]) == 0
+    summary = json.loads((copied / "summary.json").read_text())
+    assert (summary["em_before"], summary["em_after"]) == (1.0, 0.0)
+    assert summary["difference"] == {"mean": -1.0, "low": -1.0, "high": -1.0}
+    assert summary["command"] == f"python train.py --resume {copied}"
+
+
 def test_a_longer_run_is_the_run_that_was_longer_from_the_start(
     copied: Path, tmp_path: Path
 ) -> None:
