@@ -1,6 +1,7 @@
 """The two commands as their users call them: other processes, every file of the run contract."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -33,7 +34,6 @@ def call(command: str, *argv: object, cwd: Path) -> subprocess.CompletedProcess[
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=250,
         check=False,
     )
 
@@ -86,8 +86,11 @@ def test_one_line_of_metrics_a_step(run: Path) -> None:
         # No critic and no gradient normaliser in GRPO.
         assert line["value_loss"] is None and line["clip_norm"] is None
         assert line["grad_scale"] == 1.0 and line["infra_errors"] == 0
-        assert 0 <= line["invalid_rate"] <= 1 and line["entropy"] >= 0
+        assert 0 <= line["invalid_rate"] <= 1
+        # Unknown where every group was of one reward, so that nothing was trained.
+        assert (line["entropy"] is None) == (line["trained_tokens"] == 0)
         assert line["generated_tokens_per_s"] > 0 and line["seconds"] > 0
+    assert sum(line["grad_norm"] > 0 for line in lines) > STEPS / 2
 
 
 def test_every_episode_is_written_down(run: Path) -> None:
@@ -111,12 +114,12 @@ def test_tensorboard_shows_the_metrics(run: Path) -> None:
     board = EventAccumulator(str(run / "tensorboard"))
     board.Reload()
     lines = objects(run / "metrics.jsonl")
-    shown = {key for key, value in lines[0].items() if key != "step" and value is not None}
-    assert set(board.Tags()["scalars"]) == shown
-    for key in shown:
+    assert set(board.Tags()["scalars"]) == lines[0].keys() - {"step", "value_loss", "clip_norm"}
+    for key in board.Tags()["scalars"]:
         for event, line in zip(board.Scalars(key), lines, strict=True):
             assert event.step == line["step"]
-            assert event.value == pytest.approx(line[key], rel=1e-6)
+            known = math.nan if line[key] is None else line[key]
+            assert event.value == pytest.approx(known, rel=1e-6, nan_ok=True)
 
 
 @pytest.mark.parametrize("step", [0, 4, 8])
