@@ -48,6 +48,8 @@ class RunLog:
         for name, value in metrics.items():
             if value is not None:
                 self._board.add_scalar(name, value, step)
+        # A checkpoint may follow: a run that is killed after it has to find these events on disk.
+        self._board.flush()
 
     def close(self) -> None:
         """Flush TensorBoard."""

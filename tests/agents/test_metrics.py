@@ -103,6 +103,17 @@ def test_tensorboard_has_every_number_once(tmp_path, episode) -> None:
     assert points == [(1, 0.25), (2, 0.25), (3, 0.75), (4, 0.75), (5, 0.75)]
 
 
+def test_a_step_written_is_on_disk_whatever_happens_next(tmp_path, episode) -> None:
+    # A checkpoint may follow, and then a kill: what was queued would be missing for ever.
+    log = RunLog(tmp_path, 1)
+    for step in (1, 2, 3):
+        log.write(step, {"reward_mean": 0.5}, [episode])
+        board = EventAccumulator(str(tmp_path / "tensorboard"))
+        board.Reload()
+        assert [event.step for event in board.Scalars("reward_mean")] == list(range(1, step + 1))
+    log.close()
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_number_that_json_does_not_know_is_null(tmp_path, episode, value) -> None:
     write(tmp_path, 1, 1, episode, value=value)
