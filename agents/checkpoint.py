@@ -7,7 +7,6 @@ and renamed, so that a folder named step-... is always whole.
 import json
 import re
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from retrieval.errors import InputError
 
 from .models import fingerprint
 from .policy import SearchPolicy
+from .writing import scratch_folder
 
 ADAPTER = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -42,21 +42,14 @@ def save_checkpoint(
     Returns:
         The checkpoint's folder.
     """
-    parent.mkdir(parents=True, exist_ok=True)
     target = parent / f"step-{step:06d}"
-    scratch = Path(tempfile.mkdtemp(dir=parent, prefix="writing-"))
-    # Inside the scratch folder, which is nobody else's to read: a plain folder is.
-    folder = scratch / target.name
-    folder.mkdir()
-    try:
+    with scratch_folder(target) as folder:
         policy.model.save_pretrained(folder)
         save_file(_optimizer_tensors(optimizer), folder / OPTIMIZER)
         state = {"step": step, "base_model": base, "base_fingerprint": _base_fingerprint(policy)}
         (folder / STATE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
         folder.rename(target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return target
 
 

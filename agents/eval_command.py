@@ -17,6 +17,7 @@ from .assembly import STOP, PlayOptions, build_dataset, build_policy, build_retr
 from .checkpoint import latest_checkpoint
 from .config import EVAL_LAYOUT
 from .evaluation import Prediction, evaluate, summarize
+from .writing import write_text
 
 
 def main(argv: Sequence[str]) -> int:
@@ -134,7 +135,7 @@ def _write(
     """The summary comes last: a folder that has one is whole."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "config.yaml").write_text(command_line.to_yaml(values), encoding="utf-8")
+        write_text(out / "config.yaml", command_line.to_yaml(values))
         metrics.write_lines(out / "predictions.jsonl", [p.to_json() for p in predictions])
         metrics.write_json(out / "summary.json", summary)
     except OSError as error:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from envs.answers import exact_match, f1, option_letter
-from envs.types import Episode, Question
+from envs.types import Episode, Question, StopReason
 
 from .engine import Sampling
 from .rollout import Progress, Rollout, failed
@@ -44,6 +44,11 @@ class Prediction:
     tokens: int
     stop_reason: str
     steps: tuple[dict[str, Any], ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the episode ended because retrieval failed."""
+        return self.stop_reason == StopReason.RETRIEVAL_ERROR
 
     @property
     def score(self) -> float:
@@ -131,7 +136,7 @@ def summarize(predictions: Sequence[Prediction]) -> dict[str, Any]:
         invalid_rate (share of turns), answered_rate. Without a single scored episode: n and
         infra_errors only.
     """
-    scored = [p for p in predictions if p.stop_reason != "retrieval_error"]
+    scored = [p for p in predictions if not p.failed]
     summary: dict[str, Any] = {"n": len(scored), "infra_errors": len(predictions) - len(scored)}
     if not scored:
         return summary

@@ -25,6 +25,7 @@ class RowCache(Cache):
     def __init__(self, num_layers: int, device: torch.device) -> None:
         self.lengths = torch.zeros(0, dtype=torch.int64, device=device)
         self._rows = slice(0, 0)
+        self._row_index = torch.zeros(0, 1, dtype=torch.int64, device=device)
         self._positions = torch.zeros(0, 0, dtype=torch.int64, device=device)
         self._width = 0
         self._row_layers = [_RowLayer(self) for _ in range(num_layers)]
@@ -48,6 +49,7 @@ class RowCache(Cache):
         new = int(counts.max())
         offsets = torch.arange(new, device=self.lengths.device)
         self._rows = slice(first, first + active)
+        self._row_index = torch.arange(first, first + active, device=self.lengths.device)[:, None]
         self._positions = self.lengths[self._rows, None] + offsets
         self._width = int(self._positions.max()) + 1
         slots = torch.arange(self._width, device=self.lengths.device)
@@ -98,8 +100,7 @@ class _RowLayer(CacheLayerMixin):
         if owner._width > self.keys.shape[2]:
             self.keys = self._grown(self.keys, key_states)
             self.values = self._grown(self.values, value_states)
-        span = owner._rows
-        rows = torch.arange(span.start, span.stop, device=self.keys.device)[:, None]
+        span, rows = owner._rows, owner._row_index
         # The two index tensors stand around a slice, so the indexed view is (active, n, H, D).
         self.keys[rows, :, owner._positions] = key_states.transpose(1, 2)
         self.values[rows, :, owner._positions] = value_states.transpose(1, 2)

@@ -10,6 +10,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from .evaluation import to_prediction
 from .types import Trajectory
+from .writing import write_text
 
 
 class RunLog:
@@ -58,17 +59,12 @@ class RunLog:
 
 def write_json(file: Path, content: Any) -> None:
     """Write a JSON file whole or not at all."""
-    scratch = file.with_name(f".{file.name}.writing")
-    scratch.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    scratch.replace(file)
+    write_text(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_lines(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write a JSON Lines file whole or not at all."""
-    scratch = file.with_name(f".{file.name}.writing")
-    scratch.unlink(missing_ok=True)
-    _append(scratch, rows)
-    scratch.replace(file)
+    write_text(file, "".join(map(_line, rows)))
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
@@ -79,7 +75,11 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
 
 def _append(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     with file.open("a", encoding="utf-8") as out:
-        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        out.writelines(map(_line, rows))
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def _is_json(value: float | None) -> bool:

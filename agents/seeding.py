@@ -5,6 +5,7 @@ resumed run makes the same draws as an uninterrupted one.
 """
 
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,5 +30,10 @@ def derive(seed: int, purpose: Draw, *path: int) -> int:
 def question_index(draw: int, total: int, seed: int) -> int:
     """Which question the run's `draw`-th prompt is: epochs of shuffled passes over `total`."""
     epoch, position = divmod(draw, total)
-    order = np.random.default_rng(derive(seed, Draw.QUESTION_ORDER, epoch)).permutation(total)
-    return int(order[position])
+    return int(_order(epoch, total, seed)[position])
+
+
+@lru_cache(maxsize=2)  # a step asks for its questions one by one, at most across two epochs
+def _order(epoch: int, total: int, seed: int) -> np.ndarray:
+    """One shuffled pass: (total,) int64."""
+    return np.random.default_rng(derive(seed, Draw.QUESTION_ORDER, epoch)).permutation(total)

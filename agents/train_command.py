@@ -15,6 +15,7 @@ from . import command_line
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
 from .training import begin, resume, train
+from .writing import write_text
 
 
 def main(argv: Sequence[str]) -> int:
@@ -91,9 +92,7 @@ def _prepare_folder(config: RunConfig) -> None:
                 number += 1
             folder.rename(aside)
         folder.mkdir(parents=True, exist_ok=True)
-        scratch = folder / ".config.yaml.writing"
-        scratch.write_text(command_line.to_yaml(values), encoding="utf-8")
-        scratch.replace(folder / "config.yaml")
+        write_text(folder / "config.yaml", command_line.to_yaml(values))
     except OSError as error:
         raise InputError(
             f"run.dir: cannot write {folder}: {error.strerror}; give another --run.dir"

@@ -7,7 +7,7 @@ weights, and per micro-batch the loss and its backward pass; then the global-nor
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -73,7 +73,8 @@ class Trainer:
             advantages = self.algorithm.advantage(batch)
         sums: defaultdict[str, float] = defaultdict(float)
         for rows in self._minibatches(len(batch), seed):
-            self._step(batch.select(rows), _select(advantages, rows, batch), sums)
+            part = batch.select(rows)
+            self._step(part, _trimmed(advantages[rows], part), sums)
         return _averages(sums)
 
     def _minibatches(self, rows: int, seed: int) -> Iterator[Tensor]:
@@ -91,11 +92,9 @@ class Trainer:
         lengths = batch.lengths[rows].tolist()
         for group in micro_batches(lengths, self.options.microbatch_tokens):
             picked = rows[torch.tensor(group, device=rows.device)]
+            part = batch.select(picked)
             self._accumulate(
-                batch.select(picked),
-                _select(advantages, picked, batch),
-                _select(weights, picked, batch),
-                sums,
+                part, _trimmed(advantages[picked], part), _trimmed(weights[picked], part), sums
             )
         sums["action_tokens_all"] += int(batch.action_mask.sum())
         sums["optimizer_steps"] += 1
@@ -148,9 +147,9 @@ class Trainer:
         return result
 
 
-def _select(values: Tensor, rows: Tensor, batch: Batch) -> Tensor:
-    """The rows of a (B, T) tensor, trimmed as `batch.select(rows)` is."""
-    return replace(batch, old_logprobs=values).select(rows).old_logprobs
+def _trimmed(values: Tensor, part: Batch) -> Tensor:
+    """A (B, T) tensor cut to the width of the selection it belongs to."""
+    return values[:, : part.input_ids.shape[1]]
 
 
 def _averages(sums: dict[str, float]) -> dict[str, float]:

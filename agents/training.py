@@ -233,11 +233,7 @@ def compare(before: Sequence[Prediction], after: Sequence[Prediction]) -> dict[s
     Raises:
         RetrievalError: Not one question whose retrieval worked both times.
     """
-    pairs = [
-        (b, a)
-        for b, a in zip(before, after, strict=True)
-        if "retrieval_error" not in (b.stop_reason, a.stop_reason)
-    ]
+    pairs = [(b, a) for b, a in zip(before, after, strict=True) if not (b.failed or a.failed)]
     if not pairs:
         raise RetrievalError("evaluation: retrieval failed in every episode; check the retriever")
     old, new = zip(*pairs, strict=True)

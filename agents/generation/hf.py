@@ -24,7 +24,7 @@ COMPACT_SHARE = 0.125  # finished rows make way when they are this share of the 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The engine has no options: sampling is set by `rollout`."""
+    """The engine has no options of its own; those of every engine are `EngineOptions`."""
 
 
 def build(config: Config, policy: SearchPolicy) -> Engine:

@@ -20,8 +20,8 @@ from ..worlds.atlas import SCHEMA
 from ..worlds.atlas.facts import MIN_PEOPLE, populate
 from ..worlds.chains import chains, comparisons, yes_no
 from ..worlds.passages import corpus
-from ..worlds.questions import Stratum, assemble, check, draw, sides_of
-from ..worlds.schema import SIDES, Schema, Side
+from ..worlds.questions import Stratum, assemble, both_sides, check, draw, sides_of
+from ..worlds.schema import Schema, Side
 
 KINDS = ("chain", "comparison", "yes_no")
 
@@ -66,11 +66,7 @@ def build(config: Config) -> Dataset:
     if not config.kinds or not set(config.kinds) <= set(KINDS):
         raise InputError(f"atlas: kinds {config.kinds} must be some of {', '.join(KINDS)}")
     schema = _asked(config.relations)
-    used: set[str] = set()
-    sides = {
-        name: populate(name, config.people, draw("atlas", config.seed, name, "world"), used)
-        for name in SIDES
-    }
+    sides = both_sides(SCHEMA.name, config.seed, config.people, populate)
     passages = corpus(SCHEMA, config.seed, list(sides.values()), config.distractors)
     chosen = [sides[name] for name in sides_of(config.split)]
     strata = [stratum for side in chosen for stratum in _strata(config, schema, side)]

@@ -18,8 +18,8 @@ from ..worlds.choices import offer
 from ..worlds.formulary import SCHEMA
 from ..worlds.formulary.facts import MIN_DRUGS, populate
 from ..worlds.passages import corpus
-from ..worlds.questions import Stratum, assemble, check, draw, sides_of
-from ..worlds.schema import SIDES, Side
+from ..worlds.questions import Stratum, assemble, both_sides, check, draw, sides_of
+from ..worlds.schema import Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,7 @@ def build(config: Config) -> Dataset:
     check(SCHEMA.name, config.split, config.hops, config.distractors)
     if config.drugs < MIN_DRUGS:
         raise InputError(f"formulary: drugs {config.drugs} is too few; give at least {MIN_DRUGS}")
-    used: set[str] = set()
-    sides = {
-        name: populate(name, config.drugs, draw("formulary", config.seed, name, "world"), used)
-        for name in SIDES
-    }
+    sides = both_sides(SCHEMA.name, config.seed, config.drugs, populate)
     passages = corpus(SCHEMA, config.seed, list(sides.values()), config.distractors)
     strata = [
         _stratum(config.seed, sides[name], hops)

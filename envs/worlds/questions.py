@@ -1,7 +1,7 @@
 """From drafts to a dataset: ids, a balanced order, the limit."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,7 +12,7 @@ from ..interleaving import in_turn
 from ..types import Dataset, Question
 from .chains import Draft
 from .expert import Expert, Plan
-from .schema import SIDES
+from .schema import SIDES, Side
 
 SPLITS = (*SIDES, "all")
 MAX_HOPS = 4
@@ -61,6 +61,17 @@ def check(name: str, split: str, hops: Sequence[int], distractors: float) -> Non
         )
     if not 0 <= distractors <= 1:
         raise InputError(f"{name}: distractors {distractors} must lie between 0 and 1")
+
+
+def both_sides(
+    name: str,
+    seed: int,
+    size: int,
+    populate: Callable[[str, int, random.Random, set[str]], Side],
+) -> dict[str, Side]:
+    """Side name -> its entities; no word of a name is on both."""
+    used: set[str] = set()
+    return {side: populate(side, size, draw(name, seed, side, "world"), used) for side in SIDES}
 
 
 def sides_of(split: str) -> tuple[str, ...]:
