@@ -106,7 +106,8 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
         if device.type == "cuda":
             fast = torch.cuda.is_bf16_supported()
         else:
-            fast = bool(torch.cpu.get_capabilities().get("amx_bf16"))
+            able = torch.cpu.get_capabilities()
+            fast = bool(able.get("amx_bf16") or able.get("avx512_bf16"))
         return torch.bfloat16 if fast else torch.float32
     if name not in DTYPES:
         known = ", ".join(["auto", *DTYPES])

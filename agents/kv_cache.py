@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-GROWTH = 128  # slots added at least when the cache grows: a copy every 128 tokens, not every token
+GROWTH = 128  # slots are added in steps of so many: a copy every 128 tokens, not every token
 
 
 class RowCache(Cache):
@@ -20,10 +20,14 @@ class RowCache(Cache):
 
     Write to it through the model: `begin` says which rows and where, then a forward pass with
     `cache=self`, the returned mask and positions fills it, then `advance` makes the tokens count.
+
+    Its memory is kept when it is opened again: on a CPU the first touch of fresh memory costs more
+    than what is written there.
     """
 
     def __init__(self, num_layers: int, device: torch.device) -> None:
         self.lengths = torch.zeros(0, dtype=torch.int64, device=device)
+        self.times_opened = 0
         self._rows = slice(0, 0)
         self._row_index = torch.zeros(0, 1, dtype=torch.int64, device=device)
         self._positions = torch.zeros(0, 0, dtype=torch.int64, device=device)
@@ -32,8 +36,17 @@ class RowCache(Cache):
         super().__init__(layers=list(self._row_layers))
 
     def open(self, rows: int) -> None:
-        """Start with `rows` empty rows."""
+        """Start with `rows` empty rows; whatever the cache held is gone."""
+        used = self._used
+        for layer in self._row_layers:
+            layer.clear(used)
         self.lengths = torch.zeros(rows, dtype=torch.int64, device=self.lengths.device)
+        self.times_opened += 1
+
+    @property
+    def _used(self) -> int:
+        """Slots that may hold something, in any row."""
+        return max(self._width, int(self.lengths.max()) if len(self.lengths) else 0)
 
     def begin(self, active: int, counts: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
         """Announce new tokens for rows first .. first+active-1.
@@ -59,25 +72,29 @@ class RowCache(Cache):
         """Let the first counts[r] of row r's tokens count; padding is overwritten later."""
         self.lengths[self._rows] += counts
 
-    def select(self, rows: Sequence[int]) -> None:
-        """Keep these rows, in this order; an index may stand there several times."""
-        index = torch.tensor(rows, dtype=torch.int64, device=self.lengths.device)
-        self.lengths = self.lengths[index]
+    def repeat(self, copies: int) -> None:
+        """Every row becomes `copies` equal rows, side by side."""
         for layer in self._row_layers:
-            layer.reorder_cache(index)
+            layer.repeat(copies)
+        self.lengths = self.lengths.repeat_interleave(copies)
 
     def swap(self, left: Sequence[int], right: Sequence[int]) -> None:
         """Exchange the rows left[i] and right[i]; all indices are distinct."""
         source = torch.tensor([*left, *right], dtype=torch.int64, device=self.lengths.device)
         target = torch.tensor([*right, *left], dtype=torch.int64, device=self.lengths.device)
-        self.lengths[target] = self.lengths[source]
+        slots = int(self.lengths[source].max()) if len(source) else 0
         for layer in self._row_layers:
-            layer.keys[target] = layer.keys[source]
-            layer.values[target] = layer.values[source]
+            layer.keys[target, :, :slots] = layer.keys[source, :, :slots]
+            layer.values[target, :, :slots] = layer.values[source, :, :slots]
+        self.lengths[target] = self.lengths[source]
+
+    def truncate(self, rows: int) -> None:
+        """Drop all rows from the given number on."""
+        self.lengths = self.lengths[:rows]
 
 
 class _RowLayer(CacheLayerMixin):
-    """One layer's keys and values: (R, H, capacity, D), zero where nothing was written."""
+    """One layer's keys and values: (rows, H, slots, D), finite wherever nothing was written."""
 
     keys: Tensor
     values: Tensor
@@ -87,8 +104,9 @@ class _RowLayer(CacheLayerMixin):
         self._owner = owner
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        self.keys = self._grown(None, key_states)
-        self.values = self._grown(None, value_states)
+        heads, width = key_states.shape[1], key_states.shape[3]
+        self.keys = key_states.new_zeros(0, heads, 0, width)
+        self.values = value_states.new_zeros(0, heads, 0, value_states.shape[3])
         self.is_initialized = True
 
     def update(
@@ -97,9 +115,7 @@ class _RowLayer(CacheLayerMixin):
         owner = self._owner
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        if owner._width > self.keys.shape[2]:
-            self.keys = self._grown(self.keys, key_states)
-            self.values = self._grown(self.values, value_states)
+        self._hold(len(owner.lengths), owner._width)
         span, rows = owner._rows, owner._row_index
         # The two index tensors stand around a slice, so the indexed view is (active, n, H, D).
         self.keys[rows, :, owner._positions] = key_states.transpose(1, 2)
@@ -109,19 +125,29 @@ class _RowLayer(CacheLayerMixin):
             self.values[span, :, : owner._width],
         )
 
-    def _grown(self, old: Tensor | None, like: Tensor) -> Tensor:
-        # Zeros, not empty memory: a masked slot still enters the weighted sum as 0 * value.
-        capacity = -(-self._owner._width // GROWTH) * GROWTH
-        shape = (len(self._owner.lengths), like.shape[1], capacity, like.shape[3])
-        new = like.new_zeros(shape)
-        if old is not None:
-            new[:, :, : old.shape[2]] = old
-        return new
+    def repeat(self, copies: int) -> None:
+        """As `RowCache.repeat`."""
+        rows, slots = len(self._owner.lengths), self._owner._used
+        if not self.is_initialized or copies == 1:
+            return
+        self._hold(rows * copies, slots)
+        for memory in (self.keys, self.values):
+            once = memory[:rows, :, :slots].clone()
+            memory[: rows * copies, :, :slots] = once.repeat_interleave(copies, dim=0)
+
+    def clear(self, slots: int) -> None:
+        """Zero the first slots: a NaN of an earlier use would come through a masked 0 * NaN."""
+        if self.is_initialized:
+            self.keys[:, :, :slots] = 0
+            self.values[:, :, :slots] = 0
+
+    def _hold(self, rows: int, slots: int) -> None:
+        if rows > self.keys.shape[0] or slots > self.keys.shape[2]:
+            self.keys = _grown(self.keys, rows, slots)
+            self.values = _grown(self.values, rows, slots)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        if self.is_initialized:
-            self.keys = self.keys.index_select(0, beam_idx)
-            self.values = self.values.index_select(0, beam_idx)
+        raise NotImplementedError("RowCache: beams are not supported")
 
     def get_seq_length(self) -> int:
         return int(self._owner.lengths.max()) if len(self._owner.lengths) else 0
@@ -131,3 +157,11 @@ class _RowLayer(CacheLayerMixin):
 
     def get_max_length(self) -> int:
         return -1
+
+
+def _grown(old: Tensor, rows: int, slots: int) -> Tensor:
+    """The same content in more room; zeros, not empty memory: a masked slot is 0 * value."""
+    slots = max(old.shape[2], -(-slots // GROWTH) * GROWTH)
+    new = old.new_zeros(max(rows, old.shape[0]), old.shape[1], slots, old.shape[3])
+    new[: old.shape[0], :, : old.shape[2]] = old
+    return new

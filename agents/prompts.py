@@ -65,21 +65,32 @@ class Framing:
         Args:
             question: What is asked.
             opening: The environment's first observation; None for the question as it stands.
+
+        Raises:
+            InputError: A chat template that does not show messages as they are.
         """
         asked = question.prompt if opening is None else opening
         instruction = self.instruction + (OPTIONS_HINT if question.options else "")
-        if self.role == "system":
-            messages = [
-                {"role": "system", "content": instruction},
-                {"role": "user", "content": asked},
-            ]
-        else:
-            content = f"{instruction} Question: {asked}"
-            messages = [{"role": "user", "content": content}]
-        ids = self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+        system = [{"role": "system", "content": instruction}] if self.role == "system" else []
+        content = asked if system else f"{instruction} Question: {asked}"
+        rendered = self.tokenizer.apply_chat_template(
+            [*system, {"role": "user", "content": _QUESTION}],
+            add_generation_prompt=True,
+            tokenize=False,
         )
-        return tuple(ids)
+        before, found, after = rendered.partition(_QUESTION)
+        if not found:
+            raise InputError(
+                "model.name: the chat template does not show the user's message as written; choose "
+                "a model whose template does"
+            )
+        encode = self.tokenizer.encode
+        # The template may write special tokens; what a dataset brings must not be able to.
+        return (
+            *encode(before, add_special_tokens=False),
+            *encode(content, add_special_tokens=False, split_special_tokens=True),
+            *encode(after, add_special_tokens=False),
+        )
 
     def observation_ids(self, observation: str, last_id: int | None = None) -> tuple[int, ...]:
         """What the agent reads after a turn.

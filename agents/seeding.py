@@ -23,8 +23,9 @@ class Draw(IntEnum):
 
 def derive(seed: int, purpose: Draw, *path: int) -> int:
     """A 63-bit seed; different arguments give unrelated streams (numpy's SeedSequence)."""
-    entropy = [seed % 2**64, int(purpose), *path]
-    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    # A spawn key, not more entropy: a seed of two 32-bit words would run into the purpose.
+    sequence = np.random.SeedSequence(seed % 2**64, spawn_key=(int(purpose), *path))
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def question_index(draw: int, total: int, seed: int) -> int:

@@ -121,8 +121,8 @@ def warm_start(parts: Parts) -> None:
                 question = parts.questions[int(index)]
                 texts = parts.demonstrate(question, bool(stop))
                 episodes.append(demonstrate(question, texts, env, parts.rollout.framing))
-            batch = to_batch(usable(episodes), parts.policy.pad_id)
-            result = trainer.update(batch, step)
+            kept = _kept(episodes, f"warm start, step {step + 1}")
+            result = trainer.update(to_batch(kept, parts.policy.pad_id), step)
             schedule.step()
             bar.set_postfix(loss=f"{result['policy_loss']:.3f}")
             bar.update()
@@ -151,9 +151,7 @@ def train_step(
     config = parts.config
     started = time.monotonic()
     trajectories = play_step(parts, step)
-    kept = usable(trajectories)
-    if not kept:
-        raise RetrievalError(f"step {step}: retrieval failed in every episode; check the retriever")
+    kept = _kept(trajectories, f"step {step}")
     played = time.monotonic()
     batch = to_batch(kept, parts.policy.pad_id)
     update = trainer.update(batch, derive(config.run.seed, Draw.MINIBATCHES, step))
@@ -172,6 +170,18 @@ def train_step(
     }
     log.write(step, line, trajectories)
     return line
+
+
+def _kept(trajectories: Sequence[Trajectory], where: str) -> list[Trajectory]:
+    """Those fit for training.
+
+    Raises:
+        RetrievalError: None is.
+    """
+    kept = usable(trajectories)
+    if not kept:
+        raise RetrievalError(f"{where}: retrieval failed in every episode; check the retriever")
+    return kept
 
 
 def play_step(parts: Parts, step: int) -> list[Trajectory]:

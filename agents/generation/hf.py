@@ -6,7 +6,7 @@ weights, adapter included, so the log-probabilities taken here are those of the 
 trained.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,7 @@ from ..kv_cache import RowCache
 from ..policy import SearchPolicy
 
 READ_TOKENS = 2048  # tokens read in one forward pass, padding included: bounds activations
+BLOCK = 256  # tokens of the vocabulary whose probabilities are summed up first
 COMPACT_SHARE = 0.125  # finished rows make way when they are this share of the forward pass
 
 
@@ -37,12 +38,17 @@ class HFEngine:
 
     def __init__(self, policy: SearchPolicy) -> None:
         self.policy = policy
+        self._cache = RowCache(policy.num_layers, policy.device)
 
+    @torch.inference_mode()
     def open(
         self, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling
     ) -> "HFSession":
-        """Read every prompt once and make `group_size` rows of each."""
-        return HFSession(self.policy, prompts, group_size, sampling)
+        """Read every prompt once and make `group_size` rows of each; ends the session before."""
+        if self.policy.device.type != "cpu":
+            # A GPU's allocator keeps the memory, for training too.
+            self._cache = RowCache(self.policy.num_layers, self.policy.device)
+        return HFSession(self.policy, self._cache, prompts, group_size, sampling)
 
 
 class HFSession:
@@ -51,6 +57,7 @@ class HFSession:
     def __init__(
         self,
         policy: SearchPolicy,
+        cache: RowCache,
         prompts: Sequence[Sequence[int]],
         group_size: int,
         sampling: Sampling,
@@ -58,17 +65,20 @@ class HFSession:
         self._policy = policy
         self._sampling = sampling
         self._random = torch.Generator().manual_seed(sampling.seed)
-        self._cache = RowCache(policy.num_layers, policy.device)
+        self._cache = cache
         self._cache.open(len(prompts))
+        self._opening = self._cache.times_opened
         hidden = self._read([list(prompt) for prompt in prompts])
-        rows = [p for p in range(len(prompts)) for _ in range(group_size)]
-        self._cache.select(rows)
-        self._hidden = hidden[rows]
-        self._owners = list(range(len(rows)))
+        self._cache.repeat(group_size)
+        self._hidden = hidden.repeat_interleave(group_size, dim=0)
+        self._owners = list(range(len(self._hidden)))
         self._unread: dict[int, list[int]] = {row: [] for row in self._owners}
 
+    @torch.inference_mode()
     def turn(self, contexts: Mapping[int, Sequence[int]]) -> dict[int, Sample]:
         """Read each row's context, then sample until its turn ends."""
+        if self._cache.times_opened != self._opening:
+            raise ValueError("turn: the engine has opened another session since")
         self._keep(contexts)
         texts = [self._unread[owner] + list(contexts[owner]) for owner in self._owners]
         if any(texts):
@@ -76,15 +86,26 @@ class HFSession:
         return self._sample()
 
     def _keep(self, contexts: Mapping[int, Sequence[int]]) -> None:
-        kept = [slot for slot, owner in enumerate(self._owners) if owner in contexts]
-        if len(kept) != len(contexts):
+        kept = self._gather(lambda owner: owner in contexts, len(self._owners))
+        if kept != len(contexts):
             raise ValueError("turn: a context for a row that had left the batch")
-        if len(kept) < len(self._owners):
-            self._cache.select(kept)
-            self._hidden = self._hidden[kept]
-            self._owners = [self._owners[slot] for slot in kept]
+        self._cache.truncate(kept)
+        self._hidden = self._hidden[:kept]
+        self._owners = self._owners[:kept]
 
-    @torch.inference_mode()
+    def _gather(self, wanted: Callable[[int], bool], active: int) -> int:
+        """Move the active rows that are not wanted behind the others; how many are wanted."""
+        owners = self._owners
+        count = sum(map(wanted, owners[:active]))
+        holes = [slot for slot in range(count) if not wanted(owners[slot])]
+        movers = [slot for slot in range(count, active) if wanted(owners[slot])]
+        if holes:
+            self._cache.swap(holes, movers)
+            self._hidden[holes + movers] = self._hidden[movers + holes]
+        for hole, mover in zip(holes, movers, strict=True):
+            owners[hole], owners[mover] = owners[mover], owners[hole]
+        return count
+
     def _read(self, texts: list[list[int]]) -> Tensor:
         """Feed new tokens to rows 0 .. len(texts)-1; the (rows, hidden) state after each's last."""
         longest = max(len(text) for text in texts)
@@ -104,7 +125,6 @@ class HFSession:
         self._cache.advance(counts)
         return hidden[torch.arange(len(texts), device=device), counts - 1]
 
-    @torch.inference_mode()
     def _sample(self) -> dict[int, Sample]:
         """Decode all rows; those whose turn has ended move behind the active ones."""
         draws = torch.rand(
@@ -156,29 +176,56 @@ class HFSession:
         logits = self._policy.logits(hidden).float()
         if self._sampling.temperature > 0:
             logprobs = (logits / self._sampling.temperature).log_softmax(-1)
-            cumulative = logprobs.exp().double().cumsum(-1)
-            target = uniform.to(cumulative.device)[:, None] * cumulative[:, -1:]
-            ids = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
+            ids = inverse_cdf(logprobs.exp(), uniform.to(logprobs.device))
         else:
             logprobs = logits.log_softmax(-1)
-            ids = logits.argmax(-1, keepdim=True)
-        return ids[:, 0].tolist(), logprobs.gather(1, ids)[:, 0].tolist()
+            ids = logits.argmax(-1)
+        return ids.tolist(), logprobs.gather(1, ids[:, None])[:, 0].tolist()
 
     def _compact(self, active: int, turns: dict[int, "_TurnSoFar"]) -> int:
-        """Move ended rows behind the others once they are many; the new number of active rows."""
-        ended = [slot for slot in range(active) if turns[self._owners[slot]].ended]
-        remaining = active - len(ended)
-        if remaining and len(ended) < COMPACT_SHARE * active:
+        """Let ended rows make way once they are many; the new number of active rows."""
+        ended = sum(turns[owner].ended for owner in self._owners[:active])
+        if ended < active and ended < COMPACT_SHARE * active:
             return active
-        holes = [slot for slot in ended if slot < remaining]
-        movers = [slot for slot in range(remaining, active) if not turns[self._owners[slot]].ended]
-        if holes:
-            # The states stay: the next forward pass replaces those of all active rows.
-            self._cache.swap(holes, movers)
-            for hole, mover in zip(holes, movers, strict=True):
-                owners = self._owners
-                owners[hole], owners[mover] = owners[mover], owners[hole]
-        return remaining
+        return self._gather(lambda owner: not turns[owner].ended, active)
+
+
+def inverse_cdf(probabilities: Tensor, uniform: Tensor) -> Tensor:
+    """The first token whose cumulative probability exceeds a uniform draw.
+
+    In two steps, a block of the vocabulary and a token in it, so that only R x (V / block + block)
+    numbers are summed up in float64 and not R x V.
+
+    Args:
+        probabilities: (R, V) float, each row summing to 1 but for rounding.
+        uniform: (R,) float64 in [0, 1).
+
+    Returns:
+        (R,) int64; never a token of probability 0.
+
+    Raises:
+        InputError: A probability that is not a number.
+    """
+    blocks = torch.nn.functional.pad(probabilities, (0, -probabilities.shape[1] % BLOCK))
+    blocks = blocks.unflatten(1, (-1, BLOCK))
+    ends = blocks.sum(-1).double().cumsum(-1)
+    if not bool(ends[:, -1].isfinite().all()):
+        raise InputError(
+            "the policy's probabilities are not numbers: training has diverged; lower optimizer.lr "
+            "or go on from an earlier checkpoint"
+        )
+    target = _below(uniform[:, None] * ends[:, -1:], ends[:, -1:])
+    block = torch.searchsorted(ends, target, right=True)
+    inside = blocks.take_along_dim(block[:, :, None], dim=1)[:, 0].double().cumsum(-1)
+    start = torch.where(block > 0, ends.gather(1, (block - 1).clamp(min=0)), 0.0)
+    # The ends are sums of float32 sums: what is left may round to more than this block holds.
+    token = torch.searchsorted(inside, _below(target - start, inside[:, -1:]), right=True)
+    return (block * BLOCK + token)[:, 0]
+
+
+def _below(values: Tensor, limit: Tensor) -> Tensor:
+    """The values, or the number just below the limit where they reach it."""
+    return torch.minimum(values, limit.nextafter(torch.zeros_like(limit)))
 
 
 class _TurnSoFar:

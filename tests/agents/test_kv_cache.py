@@ -56,9 +56,19 @@ class Rows:
             assert torch.allclose(states[row], self.alone(before[row] + text), **EXACT), row
         assert self.cache.lengths.tolist() == [len(row) for row in self.tokens]
 
-    def select(self, rows: list[int]) -> None:
-        self.cache.select(rows)
-        self.tokens = [list(self.tokens[row]) for row in rows]
+    @torch.inference_mode()
+    def repeat(self, copies: int) -> None:
+        self.cache.repeat(copies)
+        self.tokens = [list(row) for row in self.tokens for _ in range(copies)]
+
+    @torch.inference_mode()
+    def open(self, count: int) -> None:
+        self.cache.open(count)
+        self.tokens = [[] for _ in range(count)]
+
+    def truncate(self, rows: int) -> None:
+        self.cache.truncate(rows)
+        del self.tokens[rows:]
 
     @torch.inference_mode()
     def swap(self, left: list[int], right: list[int]) -> None:
@@ -73,12 +83,35 @@ def test_ragged_rows_read_as_if_alone(exact) -> None:
     rows.check([[20], [21, 22, 23], [24, 25]])
 
 
-def test_select_copies_drops_and_reorders(exact) -> None:
+def test_repeat_copies_every_row_side_by_side(exact) -> None:
     rows = Rows(exact, 3)
     rows.check([[5, 6, 7, 8], [10], [11, 12]])
-    rows.select([2, 0, 2, 2])
-    assert rows.cache.lengths.tolist() == [2, 4, 2, 2]
-    rows.check([[20], [21, 22], [23], [24, 25, 26]])
+    rows.repeat(2)
+    assert rows.cache.lengths.tolist() == [4, 4, 1, 1, 2, 2]
+    rows.check([[20], [21, 22], [23], [24, 25, 26], [27], [28]])
+
+
+def test_truncate_drops_the_last_rows(exact) -> None:
+    rows = Rows(exact, 3)
+    rows.check([[5, 6, 7, 8], [10], [11, 12]])
+    rows.truncate(2)
+    assert rows.cache.lengths.tolist() == [4, 1]
+    rows.check([[20], [21, 22]])
+
+
+def test_opened_again_it_is_empty_and_keeps_its_memory(exact) -> None:
+    rows = Rows(exact, 3)
+    rows.check([[5, 6, 7, 8], [10], [11, 12]])
+    memory = rows.cache.layers[0].keys.data_ptr()
+    with torch.inference_mode():
+        for layer in rows.cache.layers:
+            layer.keys[:, :, :4] = torch.nan  # as a policy that has diverged leaves behind
+            layer.values[:, :, :4] = torch.nan
+    rows.open(2)
+    assert rows.cache.lengths.tolist() == [0, 0] and rows.cache.times_opened == 2
+    rows.check([[5], [6, 7, 8]])
+    rows.check([[20], [21, 22]])
+    assert rows.cache.layers[0].keys.data_ptr() == memory
 
 
 def test_swap_exchanges_rows(exact) -> None:
@@ -141,9 +174,13 @@ def test_any_sequence_of_operations(exact, monkeypatch, seed) -> None:
     rows.check([[rng.randrange(1024) for _ in range(rng.randint(1, 6))] for _ in range(4)])
     for _ in range(8):
         count = len(rows.tokens)
-        operation = rng.choice(["read", "read", "decode", "select", "swap"])
-        if operation == "select":
-            rows.select([rng.randrange(count) for _ in range(rng.randint(1, 6))])
+        operation = rng.choice(["read", "read", "decode", "repeat", "truncate", "swap", "open"])
+        if operation == "repeat" and count < 5:
+            rows.repeat(rng.randint(1, 3))
+        elif operation == "truncate":
+            rows.truncate(rng.randint(1, count))
+        elif operation == "open":
+            rows.open(rng.randint(1, 4))
         elif operation == "swap" and count > 1:
             order = rng.sample(range(count), count // 2 * 2)
             rows.swap(order[::2], order[1::2])

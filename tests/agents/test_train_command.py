@@ -202,6 +202,9 @@ def test_retrieval_that_fails_throughout_is_status_1(
     assert result.err.splitlines()[-1].endswith(
         "train.py: retrieval failed: step 1: retrieval failed in every episode; check the retriever"
     )
+    result = runs.call(capsys, main, *argv, "--warm_start.steps=1", "--run.overwrite=true")
+    assert result.status == 1
+    assert "warm start, step 1: retrieval failed in every" in result.err.splitlines()[-1]
     result = runs.call(capsys, main, *argv, "--run.steps=0", "--run.overwrite=true")
     assert result.status == 1
     assert "evaluation: retrieval failed in every episode" in result.err.splitlines()[-1]
