@@ -20,10 +20,12 @@ from .algorithm import Algorithm
 from .checkpoint import load_adapter
 from .command_line import Plugin
 from .config import EnvOptions, ModelOptions, PromptOptions, RunConfig
+from .critic import Critic
 from .models import load_base
 from .policy import LoraOptions, SearchPolicy
 from .prompts import Framing, build_framing
 from .rollout import Rollout
+from .sampler import Sampler
 from .seeding import Draw, derive
 
 _SAMPLED_QUESTIONS = 64
@@ -88,6 +90,23 @@ def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
     if options.adapter is not None:
         load_adapter(policy, Path(options.adapter))
     return policy
+
+
+def build_critic(policy: SearchPolicy, config: RunConfig) -> Critic | None:
+    """The critic of the configuration, drawn from the run's seed; None for rank 0."""
+    rank, model = config.critic.lora_rank, config.model
+    if not rank:
+        return None
+    options = LoraOptions(
+        rank=rank,
+        # The policy's scale, alpha / rank.
+        alpha=max(1, round(model.lora_alpha * rank / model.lora_rank)),
+        target_modules=model.lora_target_modules,
+        last_layers=model.lora_last_layers,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(derive(config.run.seed, Draw.CRITIC))
+        return Critic(policy, options)
 
 
 def _device(name: str) -> torch.device:
@@ -195,6 +214,8 @@ class Parts:
     held_out: Sequence[Question]
     demonstrate: Any
     algorithm: Algorithm
+    critic: Critic | None
+    sampler: Sampler
 
 
 def build_parts(config: RunConfig) -> Parts:
@@ -213,7 +234,9 @@ def build_parts(config: RunConfig) -> Parts:
         held_out = build_dataset(config.dataset, config.evaluation.split).questions
         _check_held_out(dataset.questions, held_out)
     retriever, _ = build_retriever(config.retriever, dataset)
+    algorithm: Algorithm = config.algorithm.build()
     policy = build_policy(config.model, config.run.seed)
+    critic = build_critic(policy, config) if algorithm.value is not None else None
     play = PlayOptions(config.env, config.prompt, config.engine)
     return Parts(
         config=config,
@@ -223,7 +246,9 @@ def build_parts(config: RunConfig) -> Parts:
         questions=dataset.questions,
         held_out=held_out[: config.evaluation.questions],
         demonstrate=dataset.demonstrate,
-        algorithm=config.algorithm.build(),
+        algorithm=algorithm,
+        critic=critic,
+        sampler=config.sampling.build(len(dataset.questions), config.run.seed),
     )
 
 

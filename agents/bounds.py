@@ -6,7 +6,7 @@ bound holds for it.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from retrieval.errors import InputError
@@ -15,6 +15,18 @@ from retrieval.errors import InputError
 def at_least(options: Any, least: float, *names: str) -> None:
     """Refuse numbers below `least`, infinity and NaN."""
     _check(options, names, lambda value: value >= least, f"at least {least}")
+
+
+def finite(options: Any, *names: str) -> None:
+    """Refuse infinity and NaN."""
+    _check(options, names, lambda value: True, "a number")
+
+
+def one_of(options: Any, name: str, known: Collection[Any]) -> None:
+    """Refuse a choice that does not exist."""
+    value = getattr(options, name)
+    if value not in known:
+        raise InputError(f"{name} is {value!r}; choose one of {', '.join(map(str, known))}")
 
 
 def positive(options: Any, *names: str) -> None:

@@ -7,6 +7,8 @@ and renamed, so that a folder named step-... is always whole.
 import json
 import re
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from retrieval.errors import InputError
 
+from .critic import ADAPTER as CRITIC
+from .critic import Critic
 from .models import fingerprint
 from .policy import SearchPolicy
 from .writing import scratch_folder
@@ -25,28 +29,51 @@ ADAPTER = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
+VALUE_HEAD = "value_head.safetensors"
 
 
-def save_checkpoint(
-    parent: Path, policy: SearchPolicy, optimizer: torch.optim.Optimizer, step: int, base: str
-) -> Path:
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come, besides the policy's adapter.
+
+    Attributes:
+        step: Reinforcement-learning steps done.
+        optimizer: Whose moments are saved.
+        critic: Whose adapter and head are saved, if the algorithm has one.
+        training: What else later steps depend on; JSON.
+    """
+
+    step: int
+    optimizer: torch.optim.Optimizer
+    critic: Critic | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+
+def save_checkpoint(parent: Path, policy: SearchPolicy, progress: Progress, base: str) -> Path:
     """Write parent/step-000123.
 
     Args:
         parent: The run's checkpoints folder.
         policy: Whose adapter is saved.
-        optimizer: Whose moments are saved.
-        step: Reinforcement-learning steps done.
+        progress: Everything else.
         base: The base model's name, for messages.
 
     Returns:
         The checkpoint's folder.
     """
-    target = parent / f"step-{step:06d}"
+    target = parent / f"step-{progress.step:06d}"
     with scratch_folder(target) as folder:
+        # The critic's adapter, if there is one, becomes a folder of its own in there.
         policy.model.save_pretrained(folder)
-        save_file(_optimizer_tensors(optimizer), folder / OPTIMIZER)
-        state = {"step": step, "base_model": base, "base_fingerprint": _base_fingerprint(policy)}
+        if progress.critic is not None:
+            save_file(progress.critic.head.state_dict(), folder / VALUE_HEAD)
+        save_file(_optimizer_tensors(progress.optimizer), folder / OPTIMIZER)
+        state = {
+            "step": progress.step,
+            "base_model": base,
+            "base_fingerprint": _base_fingerprint(policy),
+            "training": dict(progress.training),
+        }
         (folder / STATE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
         folder.rename(target)
@@ -89,6 +116,37 @@ def load_adapter(policy: SearchPolicy, folder: Path) -> int:
     return step
 
 
+def load_critic(critic: Critic, folder: Path) -> None:
+    """Put a checkpoint's critic in place.
+
+    Raises:
+        InputError: Missing or damaged, or of other options; the critic is then unchanged.
+    """
+    adapter = _read_tensors(folder / CRITIC / ADAPTER)
+    head = _read_tensors(folder / VALUE_HEAD)
+    model = critic.policy.model
+    known = _shapes(get_peft_model_state_dict(model, adapter_name=CRITIC))
+    if _shapes(adapter) != known or _shapes(head) != _shapes(critic.head.state_dict()):
+        raise InputError(
+            f"{folder}: the critic has other options than the critic section; use the config.yaml "
+            "of the run that wrote it"
+        )
+    set_peft_model_state_dict(model, adapter, adapter_name=CRITIC)
+    critic.head.load_state_dict(head)
+
+
+def load_training(folder: Path) -> dict[str, Any]:
+    """What `Progress.training` was.
+
+    Raises:
+        InputError: Missing or damaged.
+    """
+    training = _read_state(folder)["training"]
+    if not isinstance(training, dict):
+        raise _damaged(folder / STATE)
+    return training
+
+
 def load_optimizer(optimizer: torch.optim.Optimizer, folder: Path) -> None:
     """Restore the optimiser's moments, in the order of its parameters.
 
@@ -129,7 +187,7 @@ def _read_state(folder: Path) -> dict[str, Any]:
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
         texts = {key: str(state[key]) for key in ("base_model", "base_fingerprint")}
-        return {"step": int(state["step"]), **texts}
+        return {"step": int(state["step"]), "training": state.get("training"), **texts}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{folder}: not a checkpoint (no usable {STATE}); give a run folder or one of its "

@@ -49,7 +49,12 @@ def check_adapters(
     if not 0 <= last_layers <= depth:
         raise InputError(f"model.lora_last_layers: {last_layers}, but the model has {depth} layers")
     kinds = (nn.Linear, Conv1D)
-    linear = [name for name, module in base.named_modules() if isinstance(module, kinds)]
+    # A layer that an adapter has wrapped already is inside the wrapper, as its base_layer.
+    linear = [
+        name.removesuffix(".base_layer")
+        for name, module in base.named_modules()
+        if isinstance(module, kinds) and "lora_" not in name
+    ]
     missing = [
         target
         for target in target_modules

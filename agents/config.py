@@ -10,6 +10,7 @@ from envs.limits import MIN_OBSERVATION_TOKENS
 
 from . import bounds
 from .command_line import Plugin, Slot
+from .penalty import Penalty
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,24 @@ class OptimizerOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class CriticOptions:
+    """The critic of actor-critic algorithms: a second adapter and a value head on the base model.
+
+    Attributes:
+        lr: Its learning rate.
+        lora_rank: Rank of its adapter, scaled and placed as the policy's; 0 for no critic, which
+            algorithms that need one refuse.
+    """
+
+    lr: float = 1e-4
+    lora_rank: int = 16
+
+    def __post_init__(self) -> None:
+        bounds.positive(self, "lr")
+        bounds.at_least(self, 0, "lora_rank")
+
+
+@dataclass(frozen=True, slots=True)
 class WarmStartOptions:
     """Behaviour cloning before reinforcement learning, on a dataset that has an expert.
 
@@ -241,7 +260,10 @@ class RunConfig:
     prompt: PromptOptions
     engine: Plugin
     rollout: RolloutOptions
+    sampling: Plugin
     algorithm: Plugin
+    penalty: Penalty
+    critic: CriticOptions
     optimizer: OptimizerOptions
     warm_start: WarmStartOptions
     evaluation: EvaluationOptions
@@ -250,6 +272,7 @@ class RunConfig:
 DATASET = Slot("envs.datasets", "atlas")
 RETRIEVER = Slot("retrieval.retrievers", "bm25s", CorpusOptions)
 ENGINE = Slot("agents.generation", "hf", EngineOptions)
+SAMPLING = Slot("agents.sampling", "uniform")
 ALGORITHM = Slot("agents.algorithms", "grpo")
 
 TRAIN_LAYOUT: dict[str, type | Slot] = {
@@ -261,7 +284,10 @@ TRAIN_LAYOUT: dict[str, type | Slot] = {
     "prompt": PromptOptions,
     "engine": ENGINE,
     "rollout": RolloutOptions,
+    "sampling": SAMPLING,
     "algorithm": ALGORITHM,
+    "penalty": Penalty,
+    "critic": CriticOptions,
     "optimizer": OptimizerOptions,
     "warm_start": WarmStartOptions,
     "evaluation": EvaluationOptions,

@@ -21,6 +21,7 @@ from retrieval.errors import InputError
 from .compatibility import check_adapters, check_config
 from .kv_cache import RowCache
 
+POLICY = "default"  # peft's name of the first adapter
 LOGIT_CHUNK = 512  # tokens whose logits exist at the same time
 
 
@@ -51,6 +52,8 @@ class SearchPolicy:
         self._backbone = getattr(self._causal, self._causal.base_model_prefix)
         self._head = self._causal.get_output_embeddings()
         self._pieces: dict[int, str] = {}
+        self._trainable = [p for p in model.parameters() if p.requires_grad]
+        self._learnt = list(self._trainable)  # and what further adapters bring
         config = self._causal.config.get_text_config()
         self.num_layers: int = config.num_hidden_layers
         self.pad_id: int = tokenizer.pad_token_id or 0
@@ -68,27 +71,51 @@ class SearchPolicy:
         Raises:
             InputError: Options that do not fit the model, or a model that is not supported.
         """
-        depth = base.config.get_text_config().num_hidden_layers
-        check_adapters(base, options.rank, options.target_modules, options.last_layers)
-        chosen = range(depth - options.last_layers, depth) if options.last_layers else None
-        config = LoraConfig(
-            task_type="CAUSAL_LM",
-            r=options.rank,
-            lora_alpha=options.alpha,
-            target_modules=list(options.target_modules),
-            layers_to_transform=None if chosen is None else list(chosen),
-            lora_dropout=0.0,  # with dropout, another policy would be trained than sampled
-        )
-        return cls(get_peft_model(base, config), tokenizer)
+        return cls(get_peft_model(base, _lora_config(base, options)), tokenizer)
+
+    def add_adapter(self, name: str, options: LoraOptions) -> None:
+        """Add fresh adapters beside the policy's own, which stay the active ones.
+
+        Raises:
+            InputError: Options that do not fit the model.
+        """
+        self.model.add_adapter(name, _lora_config(self._causal, options))
+        self._learnt = [*self._trainable, *self.adapter_parameters(name)]
+        self._activate(POLICY)
+
+    @contextmanager
+    def adapter(self, name: str) -> Iterator[None]:
+        """Within this context another adapter is the active one."""
+        self._activate(name)
+        try:
+            yield
+        finally:
+            self._activate(POLICY)
+
+    def _activate(self, name: str) -> None:
+        self.model.set_adapter(name)
+        # peft freezes the adapters that are not active, and a frozen weight gets no gradient from a
+        # backward pass that comes after its forward pass.
+        for parameter in self._learnt:
+            parameter.requires_grad_(True)
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self._head.weight.device
 
+    @property
+    def hidden_size(self) -> int:
+        """H, the width of the states."""
+        return self._head.weight.shape[1]
+
     def trainable_parameters(self) -> list[torch.nn.Parameter]:
-        """The adapter weights, in a fixed order."""
-        return [p for p in self.model.parameters() if p.requires_grad]
+        """The policy's own weights that are trained, in a fixed order."""
+        return list(self._trainable)
+
+    def adapter_parameters(self, name: str) -> list[torch.nn.Parameter]:
+        """The weights of one adapter, in a fixed order."""
+        return [p for key, p in self.model.named_parameters() if f".{name}." in key]
 
     def base_state(self) -> dict[str, Tensor]:
         """The base model's own parameters, under their names without adapters."""
@@ -147,7 +174,11 @@ class SearchPolicy:
         return self._head(hidden)
 
     def logprobs(
-        self, input_ids: Tensor, action_mask: Tensor, temperature: float
+        self,
+        input_ids: Tensor,
+        action_mask: Tensor,
+        temperature: float,
+        entropy_gradient: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities and entropies of action tokens.
 
@@ -155,18 +186,20 @@ class SearchPolicy:
             input_ids: (B, T) int64, right-padded.
             action_mask: (B, T) bool; the first token of a row cannot be an action.
             temperature: Divides the logits, as at sampling; > 0.
+            entropy_gradient: Whether the entropies are differentiable too.
 
         Returns:
-            (B, T) log-probabilities in nats, differentiable, and (B, T) entropies in nats without
-            gradient; both float32 and 0 off the mask.
+            (B, T) log-probabilities in nats, differentiable, and (B, T) entropies in nats; both
+            float32 and 0 off the mask.
         """
         if bool(action_mask[:, 0].any()):
             raise ValueError("action_mask: the first token of a row cannot be an action")
         rows, columns = action_mask.nonzero(as_tuple=True)
         states = self.hidden(input_ids)[rows, columns - 1]
         targets = input_ids[rows, columns]
+        head = self._head_logprobs
         parts = [
-            checkpoint(self._head_logprobs, s, t, temperature, use_reentrant=False)
+            checkpoint(head, s, t, temperature, entropy_gradient, use_reentrant=False)
             for s, t in zip(states.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
         ]
         blank = torch.zeros(input_ids.shape, device=input_ids.device)
@@ -179,10 +212,10 @@ class SearchPolicy:
         )
 
     def _head_logprobs(
-        self, states: Tensor, targets: Tensor, temperature: float
+        self, states: Tensor, targets: Tensor, temperature: float, entropy_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         every = (self.logits(states).float() / temperature).log_softmax(-1)
-        with torch.no_grad():
+        with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
             entropy = -(every.exp() * every).sum(-1)
         return every.gather(1, targets[:, None])[:, 0], entropy
 
@@ -215,6 +248,20 @@ class SearchPolicy:
             states.append(self.hidden(part, mask, positions, cache))
             cache.advance(count)
         return torch.cat(states, dim=1)
+
+
+def _lora_config(base: PreTrainedModel, options: LoraOptions) -> LoraConfig:
+    depth = base.config.get_text_config().num_hidden_layers
+    check_adapters(base, options.rank, options.target_modules, options.last_layers)
+    chosen = range(depth - options.last_layers, depth) if options.last_layers else None
+    return LoraConfig(
+        task_type="CAUSAL_LM",
+        r=options.rank,
+        lora_alpha=options.alpha,
+        target_modules=list(options.target_modules),
+        layers_to_transform=None if chosen is None else list(chosen),
+        lora_dropout=0.0,  # with dropout, another policy would be trained than sampled
+    )
 
 
 def _agree(expected: Tensor, actual: Tensor) -> bool:

@@ -19,6 +19,8 @@ class Draw(IntEnum):
     MINIBATCHES = 3
     WARM_START = 4
     PART = 5
+    CRITIC = 6
+    THOMPSON = 7
 
 
 def derive(seed: int, purpose: Draw, *path: int) -> int:

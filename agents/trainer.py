@@ -1,21 +1,27 @@
 """One rollout batch -> several optimiser steps. The trainer knows no algorithm by name.
 
-Signal (advantages, reference log-probabilities), once per batch; then per optimiser step the token
-weights, and per micro-batch the loss and its backward pass; then the global-norm clip and the step.
+Signal (reference log-probabilities, values, advantages), once per batch; then per optimiser step
+the token weights, and per micro-batch the loss and its backward pass; then the normaliser's factor,
+the global-norm clip and the step.
 """
 
-import math
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .algorithm import Algorithm
+from retrieval.errors import InputError
+
+from .algorithm import Algorithm, Loss
 from .batching import micro_batches
-from .losses import kl_k3
+from .critic import Critic
+from .losses import kl, token_mean_weights, value_loss
+from .normaliser import RemovedGradient, TypicalNorm
+from .penalty import Penalty
 from .policy import SearchPolicy
+from .tally import Tally
 from .types import Batch
 
 
@@ -39,6 +45,27 @@ class StepOptions:
     temperature: float
 
 
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What is learnt from: trajectories and, for each of their tokens, what to make of it.
+
+    Attributes:
+        batch: B trajectories of T tokens.
+        advantages: (B, T), constant.
+        targets: (B, T), what the critic's values should be; None without a critic.
+    """
+
+    batch: Batch
+    advantages: Tensor
+    targets: Tensor | None
+
+    def select(self, rows: Tensor) -> "Signal":
+        """The given rows ((N,) int64), padding trimmed."""
+        part = self.batch.select(rows)
+        targets = None if self.targets is None else _trimmed(self.targets[rows], part)
+        return Signal(part, _trimmed(self.advantages[rows], part), targets)
+
+
 class Trainer:
     """Applies an algorithm to a policy."""
 
@@ -48,11 +75,44 @@ class Trainer:
         algorithm: Algorithm,
         optimizer: torch.optim.Optimizer,
         options: StepOptions,
+        penalty: Penalty | None = None,
+        critic: Critic | None = None,
     ) -> None:
+        """Put the parts together.
+
+        Args:
+            policy: What is trained.
+            algorithm: How.
+            optimizer: Its first parameter group are the policy's weights, its second the critic's.
+            options: The shape of an update.
+            penalty: KL and entropy terms; None for none.
+            critic: Of an actor-critic algorithm.
+
+        Raises:
+            InputError: An algorithm with a value function, and no critic to learn it.
+        """
+        if algorithm.value is not None and critic is None:
+            raise InputError(
+                "critic.lora_rank: this algorithm needs a critic; give 1 or more, or choose an "
+                "algorithm without one"
+            )
         self.policy = policy
         self.algorithm = algorithm
         self.optimizer = optimizer
         self.options = options
+        self.penalty = penalty or Penalty()
+        self.critic = critic if algorithm.value is not None else None
+        self.kl_coef = self.penalty.kl
+        self._typical_norm = TypicalNorm()
+
+    def state(self) -> dict[str, Any]:
+        """What later updates depend on besides weights and optimiser; JSON."""
+        return {"kl_coef": self.kl_coef, "gradient_norms": list(self._typical_norm.norms)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self.kl_coef = state["kl_coef"]
+        self._typical_norm = TypicalNorm(state["gradient_norms"])
 
     def update(self, batch: Batch, seed: int) -> dict[str, float]:
         """Train on one rollout batch.
@@ -62,20 +122,36 @@ class Trainer:
             seed: Of the shuffles into minibatches.
 
         Returns:
-            policy_loss, clip_fraction (share of action tokens), grad_norm (before the clip, mean
-            over steps), trained_tokens, optimizer_steps; kl_old, kl_ref (k3) and entropy in nats
-            per action token of the rows that were trained, NaN where there was none.
+            Means over optimiser steps: policy_loss, grad_norm (of the policy, before the
+            normaliser and the clip), grad_scale (the normaliser's factor), with a normaliser
+            clip_norm (||C||), with a critic value_loss. clip_fraction and clip_fraction_turns:
+            shares of action tokens, and of turns with a clipped token. kl_old, kl_ref (k3) and
+            entropy in nats per action token of the rows that were trained, NaN where there was
+            none. trained_tokens, optimizer_steps; kl_coef as used.
         """
-        batch = batch.to(self.policy.device)
-        if self.algorithm.kl_coef:
-            batch = batch.with_reference(self._reference_logprobs(batch))
+        used = self.kl_coef
         with torch.no_grad():
-            advantages = self.algorithm.advantage(batch)
-        sums: defaultdict[str, float] = defaultdict(float)
+            signal = self._signal(batch.to(self.policy.device))
+        tally = Tally()
         for rows in self._minibatches(len(batch), seed):
-            part = batch.select(rows)
-            self._step(part, _trimmed(advantages[rows], part), sums)
-        return _averages(sums)
+            self._step(signal.select(rows), tally)
+        if tally.kl_ref == tally.kl_ref:  # no row was trained: nothing was measured
+            self.kl_coef = self.penalty.steered(used, tally.kl_ref, len(batch))
+        return tally.averages() | {"kl_coef": used}
+
+    def _signal(self, batch: Batch) -> Signal:
+        if self.penalty.kl:
+            with self.policy.reference():
+                reference = self._in_parts(batch, self._logprobs)
+            batch = replace(batch, ref_logprobs=reference)
+            if self.penalty.place == "reward":
+                cost = kl(self.penalty.estimator, batch.old_logprobs, reference, batch.action_mask)
+                batch = replace(batch, penalties=self.kl_coef * cost)
+        value = self.algorithm.value
+        if value is None or self.critic is None:
+            return Signal(batch, self.algorithm.advantage(batch), None)
+        batch = replace(batch, values=self._in_parts(batch, self.critic.values))
+        return Signal(batch, self.algorithm.advantage(batch), value.targets(batch))
 
     def _minibatches(self, rows: int, seed: int) -> Iterator[Tensor]:
         random = torch.Generator().manual_seed(seed)
@@ -84,84 +160,125 @@ class Trainer:
             # Fewer rows than minibatches: some would be empty, and an empty step trains nothing.
             yield from order.tensor_split(min(self.options.minibatches, rows))
 
-    def _step(self, batch: Batch, advantages: Tensor, sums: dict[str, float]) -> None:
+    def _step(self, signal: Signal, tally: Tally) -> None:
         """One optimiser step; its gradient is the same for any split into micro-batches."""
-        weights = self.algorithm.weights(batch.action_mask)
         self.optimizer.zero_grad(set_to_none=True)
-        rows = self._rows_with_gradient(batch, advantages)
-        lengths = batch.lengths[rows].tolist()
-        for group in micro_batches(lengths, self.options.microbatch_tokens):
-            picked = rows[torch.tensor(group, device=rows.device)]
-            part = batch.select(picked)
-            self._accumulate(
-                part, _trimmed(advantages[picked], part), _trimmed(weights[picked], part), sums
-            )
-        sums["action_tokens_all"] += int(batch.action_mask.sum())
-        sums["optimizer_steps"] += 1
-        if len(rows):
-            limit = self.options.max_grad_norm or torch.inf
-            norm = torch.nn.utils.clip_grad_norm_(self.policy.trainable_parameters(), limit)
-            sums["grad_norm"] += float(norm)
-            self.optimizer.step()
+        rows = self._rows_with_gradient(signal)
+        factor = self._policy_gradient(signal, rows, tally) if len(rows) else 1.0
+        if self.critic is not None:
+            self._value_gradient(signal, tally)
+        tally.add_step(signal.batch)
+        tally.add(grad_scale=factor)
+        if len(rows) or self.critic is not None:
+            self._apply(factor)
 
-    def _rows_with_gradient(self, batch: Batch, advantages: Tensor) -> Tensor:
-        """Rows worth a forward pass: (N,) indices."""
-        useful = batch.action_mask.any(1)
-        if self.algorithm.zero_advantage_is_inert and not self.algorithm.kl_coef:
-            useful &= ((advantages != 0) & batch.action_mask).any(1)
-        return useful.nonzero()[:, 0]
+    def _policy_gradient(self, signal: Signal, rows: Tensor, tally: Tally) -> float:
+        """Fill the gradients of the policy's weights; the normaliser's factor for the step."""
+        weights = self.algorithm.weights(signal.batch.action_mask)
+        parameters = self.policy.trainable_parameters()
+        removed = RemovedGradient(parameters)
+        loss = self._loss(signal)
+        for group in self._micro_batches(signal.batch, rows):
+            part = signal.select(group)
+            self._accumulate(loss, part, _trimmed(weights[group], part.batch), removed, tally)
+        norm = float(
+            torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        )
+        tally.add(grad_norm=norm)
+        if self.algorithm.normaliser is None:
+            return 1.0
+        clip_norm = removed.norm()
+        tally.add(clip_norm=clip_norm or 0.0)
+        return self.algorithm.normaliser.factor(clip_norm, self._typical_norm.observe(norm))
 
     def _accumulate(
-        self, batch: Batch, advantages: Tensor, weights: Tensor, sums: dict[str, float]
+        self, loss: Loss, signal: Signal, weights: Tensor, removed: RemovedGradient, tally: Tally
     ) -> None:
-        mask = batch.action_mask
-        logprobs, entropy = self.policy.logprobs(batch.input_ids, mask, self.options.temperature)
-        terms = self.algorithm.loss(logprobs, batch, advantages)
+        batch, mask, penalty = signal.batch, signal.batch.action_mask, self.penalty
+        logprobs, entropy = self.policy.logprobs(
+            batch.input_ids, mask, self.options.temperature, bool(penalty.entropy)
+        )
+        terms = loss(logprobs, batch, signal.advantages)
+        if self.algorithm.normaliser is not None:
+            removed.add(terms, weights, mask)
         per_token = terms.per_token
-        if batch.ref_logprobs is not None:
-            kl_ref = kl_k3(logprobs, batch.ref_logprobs, mask)
-            per_token = per_token + self.algorithm.kl_coef * kl_ref
-            sums["kl_ref"] += float(kl_ref.detach().sum())
+        if batch.ref_logprobs is not None and penalty.place == "loss":
+            reference = batch.ref_logprobs
+            per_token = per_token + self.kl_coef * kl(penalty.estimator, logprobs, reference, mask)
+        if penalty.entropy:
+            per_token = per_token - penalty.entropy * entropy
         # where, not a product: 0 * inf off the mask would be NaN.
-        loss = torch.where(mask, per_token * weights, torch.zeros_like(per_token)).sum()
-        loss.backward()
-        with torch.no_grad():
-            sums["policy_loss"] += float(loss)
-            sums["clipped"] += int((terms.clipped & mask).sum())
-            sums["kl_old"] += float(kl_k3(batch.old_logprobs, logprobs, mask).sum())
-            sums["entropy"] += float(entropy.sum())
-            sums["action_tokens"] += int(mask.sum())
-            sums["trained_tokens"] += int(batch.attention_mask.sum())
+        total = torch.where(mask, per_token * weights, torch.zeros_like(per_token)).sum()
+        total.backward()
+        tally.add_micro_batch(batch, logprobs, entropy, terms, total)
 
-    @torch.no_grad()
-    def _reference_logprobs(self, batch: Batch) -> Tensor:
-        """(B, T) under the base model."""
-        result = torch.zeros_like(batch.old_logprobs)
-        with self.policy.reference():
-            for group in micro_batches(batch.lengths.tolist(), self.options.microbatch_tokens):
-                part = batch.select(torch.tensor(group, device=self.policy.device))
-                logprobs, _ = self.policy.logprobs(
-                    part.input_ids, part.action_mask, self.options.temperature
-                )
-                result[group, : logprobs.shape[1]] = logprobs
+    def _value_gradient(self, signal: Signal, tally: Tally) -> None:
+        """Fill the gradients of the critic's weights: the token mean of the clipped value loss."""
+        assert self.critic is not None and self.algorithm.value is not None
+        weights = token_mean_weights(signal.batch.action_mask)
+        for rows in self._micro_batches(
+            signal.batch, signal.batch.action_mask.any(1).nonzero()[:, 0]
+        ):
+            part = signal.select(rows)
+            assert part.targets is not None and part.batch.values is not None
+            values = self.critic.values(part.batch)
+            loss = value_loss(values, part.batch.values, part.targets, self.algorithm.value.clip)
+            mask = part.batch.action_mask
+            scaled = loss * _trimmed(weights[rows], part.batch)
+            total = torch.where(mask, scaled, torch.zeros_like(scaled)).sum()
+            total.backward()
+            tally.add(value_loss=float(total.detach()))
+
+    def _apply(self, factor: float) -> None:
+        """Scale, clip each group to the global norm, and step."""
+        normaliser = self.algorithm.normaliser
+        policy_group = self.optimizer.param_groups[0]
+        if normaliser is not None and normaliser.apply_to == "gradient":
+            for parameter in policy_group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad *= factor
+            factor = 1.0
+        if self.options.max_grad_norm:
+            for group in self.optimizer.param_groups:
+                torch.nn.utils.clip_grad_norm_(group["params"], self.options.max_grad_norm)
+        lr = policy_group["lr"]
+        policy_group["lr"] = lr * factor
+        self.optimizer.step()
+        policy_group["lr"] = lr
+
+    def _loss(self, signal: Signal) -> Loss:
+        if self.algorithm.adapt is None:
+            return self.algorithm.loss
+        with torch.no_grad():
+            logprobs = self._in_parts(signal.batch, self._logprobs)
+            return self.algorithm.adapt(logprobs, signal.batch, signal.advantages)
+
+    def _rows_with_gradient(self, signal: Signal) -> Tensor:
+        """Rows whose forward pass the policy's gradient needs: (N,) indices."""
+        mask = signal.batch.action_mask
+        useful = mask.any(1)
+        if self.algorithm.zero_advantage_is_inert and not self.penalty.shapes_loss:
+            useful &= ((signal.advantages != 0) & mask).any(1)
+        return useful.nonzero()[:, 0]
+
+    def _micro_batches(self, batch: Batch, rows: Tensor) -> Iterator[Tensor]:
+        lengths = batch.lengths[rows].tolist()
+        for group in micro_batches(lengths, self.options.microbatch_tokens):
+            yield rows[torch.tensor(group, device=rows.device)]
+
+    def _logprobs(self, batch: Batch) -> Tensor:
+        temperature = self.options.temperature
+        return self.policy.logprobs(batch.input_ids, batch.action_mask, temperature)[0]
+
+    def _in_parts(self, batch: Batch, function: Callable[[Batch], Tensor]) -> Tensor:
+        """A function of trajectories, micro-batch by micro-batch: (B, T) float32."""
+        result = torch.zeros(batch.input_ids.shape, device=self.policy.device)
+        for rows in self._micro_batches(batch, torch.arange(len(batch), device=result.device)):
+            values = function(batch.select(rows))
+            result[rows, : values.shape[1]] = values
         return result
 
 
 def _trimmed(values: Tensor, part: Batch) -> Tensor:
     """A (B, T) tensor cut to the width of the selection it belongs to."""
     return values[:, : part.input_ids.shape[1]]
-
-
-def _averages(sums: dict[str, float]) -> dict[str, float]:
-    steps = sums["optimizer_steps"]
-    tokens = sums["action_tokens"] or math.nan
-    return {
-        "policy_loss": sums["policy_loss"] / steps,
-        "clip_fraction": sums["clipped"] / max(sums["action_tokens_all"], 1),
-        "kl_old": sums["kl_old"] / tokens,
-        "kl_ref": sums["kl_ref"] / tokens,
-        "entropy": sums["entropy"] / tokens,
-        "grad_norm": sums["grad_norm"] / steps,
-        "trained_tokens": sums["trained_tokens"],
-        "optimizer_steps": steps,
-    }

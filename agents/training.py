@@ -2,10 +2,8 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +16,23 @@ from . import metrics
 from .algorithms import sft
 from .assembly import STOP, Parts
 from .batching import to_batch
-from .checkpoint import latest_checkpoint, load_adapter, load_optimizer, save_checkpoint
+from .checkpoint import (
+    Progress,
+    latest_checkpoint,
+    load_adapter,
+    load_critic,
+    load_optimizer,
+    load_training,
+    save_checkpoint,
+)
 from .config import RunConfig
 from .engine import Sampling
-from .evaluation import Prediction, batch_metrics, evaluate
+from .evaluation import batch_metrics
+from .held_out import compare, evaluate_once, evaluated, evaluation_file
 from .policy import SearchPolicy
+from .progress import progress_bar
 from .rollout import demonstrate, usable
-from .seeding import Draw, derive, question_index
-from .statistics import paired_bootstrap
+from .seeding import Draw, derive
 from .trainer import StepOptions, Trainer
 from .types import Trajectory
 
@@ -35,18 +42,29 @@ class Start:
     """Where a run begins, or goes on.
 
     Attributes:
-        optimizer: Of reinforcement learning.
+        trainer: Of reinforcement learning.
         step: Steps done; None before the warm start.
     """
 
-    optimizer: torch.optim.Optimizer
+    trainer: Trainer
     step: int | None
 
 
 def begin(parts: Parts) -> Start:
-    """A fresh start."""
-    options = parts.config.optimizer
-    return Start(_adamw(parts.policy, options.lr, options.weight_decay), None)
+    """A fresh start.
+
+    Raises:
+        InputError: An algorithm that needs a critic, and none configured.
+    """
+    config, critic = parts.config, parts.critic
+    optimizer = _adamw(parts.policy, config.optimizer.lr, config.optimizer.weight_decay)
+    if critic is not None:
+        group = {"params": critic.parameters(), "lr": config.critic.lr}
+        optimizer.add_param_group(group)
+    trainer = Trainer(
+        parts.policy, parts.algorithm, optimizer, _step_options(config), config.penalty, critic
+    )
+    return Start(trainer, None)
 
 
 def resume(parts: Parts) -> Start:
@@ -56,18 +74,23 @@ def resume(parts: Parts) -> Start:
         InputError: The checkpoint does not fit the configuration, or the questions are not those
             that the run was evaluated on before training.
     """
-    start = begin(parts)
-    checkpoint = latest_checkpoint(parts.folder)
-    if checkpoint is None:
-        return start
-    step = load_adapter(parts.policy, checkpoint)
-    load_optimizer(start.optimizer, checkpoint)
-    if step and parts.held_out and _evaluated(parts, "before") is None:
+    trainer = begin(parts).trainer
+    folder = latest_checkpoint(parts.folder)
+    if folder is None:
+        return Start(trainer, None)
+    step = load_adapter(parts.policy, folder)
+    if trainer.critic is not None:
+        load_critic(trainer.critic, folder)
+    load_optimizer(trainer.optimizer, folder)
+    training = load_training(folder)
+    trainer.load_state(training["trainer"])
+    parts.sampler.load_state(training["sampler"])
+    if step and parts.held_out and evaluated(parts, "before") is None:
         raise InputError(
             "evaluation: the run has not been evaluated on these questions before training; leave "
             "the evaluation and dataset sections as they were"
         )
-    return Start(start.optimizer, step)
+    return Start(trainer, step)
 
 
 def train(parts: Parts, start: Start, command: str) -> dict[str, Any] | None:
@@ -83,14 +106,14 @@ def train(parts: Parts, start: Start, command: str) -> dict[str, Any] | None:
     if step is None:
         warm_start(parts)
         step = 0
-        save_checkpoint(_checkpoints(parts), parts.policy, start.optimizer, 0, config.model.name)
-    before = _evaluate(parts, "before")
+        _save(parts, start.trainer, 0)
+    before = evaluate_once(parts, "before")
     if step < config.run.steps:
         # A run that was extended had ended before.
-        for stale in (file, _evaluation_file(parts, "after")):
+        for stale in (file, evaluation_file(parts, "after")):
             stale.unlink(missing_ok=True)
-        _reinforce(parts, start.optimizer, step)
-    after = _evaluate(parts, "after")
+        _reinforce(parts, start.trainer, step)
+    after = evaluate_once(parts, "after")
     if before is None or after is None:
         return None
     if not file.exists():
@@ -111,7 +134,7 @@ def warm_start(parts: Parts) -> None:
     one_step = StepOptions(1, 1, config.optimizer.microbatch_tokens, 1.0, temperature=1.0)
     trainer = Trainer(parts.policy, sft.build(sft.Config()), optimizer, one_step)
     env = parts.rollout.make_env()
-    with _progress(options.steps, "warm start", "step") as bar:
+    with progress_bar(options.steps, "warm start", "step") as bar:
         for step in range(options.steps):
             random = np.random.default_rng(derive(config.run.seed, Draw.WARM_START, step))
             picks = random.integers(len(parts.questions), size=options.episodes_per_step)
@@ -128,20 +151,24 @@ def warm_start(parts: Parts) -> None:
             bar.update()
 
 
-def _reinforce(parts: Parts, optimizer: torch.optim.Optimizer, first: int) -> None:
+def _reinforce(parts: Parts, trainer: Trainer, first: int) -> None:
     config = parts.config
-    trainer = Trainer(parts.policy, parts.algorithm, optimizer, _step_options(config))
     log = metrics.RunLog(parts.folder, first + 1)
     try:
         for step in range(first + 1, config.run.steps + 1):
             line = train_step(parts, trainer, log, step)
             tqdm.write(_describe(step, config.run.steps, line))
             if step % config.run.save_every == 0 or step == config.run.steps:
-                save_checkpoint(
-                    _checkpoints(parts), parts.policy, optimizer, step, config.model.name
-                )
+                _save(parts, trainer, step)
     finally:
         log.close()
+
+
+def _save(parts: Parts, trainer: Trainer, step: int) -> None:
+    training = {"trainer": trainer.state(), "sampler": parts.sampler.state()}
+    progress = Progress(step, trainer.optimizer, trainer.critic, training)
+    folder = parts.folder / "checkpoints"
+    save_checkpoint(folder, parts.policy, progress, parts.config.model.name)
 
 
 def train_step(
@@ -150,21 +177,23 @@ def train_step(
     """Play one rollout batch, train on it, write it down."""
     config = parts.config
     started = time.monotonic()
-    trajectories = play_step(parts, step)
-    kept = _kept(trajectories, f"step {step}")
+    trajectories, chosen = play_step(parts, step)
+    kept = _kept(chosen, f"step {step}")
     played = time.monotonic()
     batch = to_batch(kept, parts.policy.pad_id)
     update = trainer.update(batch, derive(config.run.seed, Draw.MINIBATCHES, step))
     ended = time.monotonic()
+    working = usable(trajectories)
+    generated = sum(t.num_action_tokens for t in working)
     line: dict[str, float | None] = {
-        **batch_metrics(kept),
-        **update,
-        "infra_errors": len(trajectories) - len(kept),
-        # No critic and no gradient normaliser in this run.
+        # Absent without a critic, and without a normaliser.
         "value_loss": None,
         "clip_norm": None,
-        "grad_scale": 1.0,
-        "generated_tokens_per_s": sum(t.num_action_tokens for t in kept) / (played - started),
+        **batch_metrics(working),
+        **update,
+        "infra_errors": len(trajectories) - len(working),
+        "dropped_episodes": len(trajectories) - len(chosen),
+        "generated_tokens_per_s": generated / (played - started),
         "trained_tokens_per_s": update["trained_tokens"] / (ended - played),
         "seconds": ended - started,
     }
@@ -184,79 +213,47 @@ def _kept(trajectories: Sequence[Trajectory], where: str) -> list[Trajectory]:
     return kept
 
 
-def play_step(parts: Parts, step: int) -> list[Trajectory]:
-    """Play the rollout batch of a step (from 1); its questions and samples depend on it alone."""
+def play_step(parts: Parts, step: int) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Play the rollout batch of a step (from 1).
+
+    Returns:
+        All episodes played, and those of the groups that the sampler keeps; all if it keeps none.
+    """
+    wanted, sampler = parts.config.rollout.questions_per_step, parts.sampler
+    played: list[Trajectory] = []
+    chosen: list[list[Trajectory]] = []
+    for attempt in range(sampler.rounds):
+        if len(chosen) == wanted:
+            break
+        indices = sampler.draw(wanted - len(chosen), step)
+        groups = _play_round(parts, indices, step, attempt)
+        returns = [[t.reward for t in usable(group)] for group in groups]
+        played += [t for group in groups for t in group]
+        keep = sampler.observe(indices, returns)
+        chosen += [group for group, good in zip(groups, keep, strict=True) if good]
+    return played, [t for group in chosen for t in group] or played
+
+
+def _play_round(
+    parts: Parts, indices: Sequence[int], step: int, attempt: int
+) -> list[list[Trajectory]]:
+    """One group of episodes per question; the samples depend on the arguments alone."""
     config = parts.config
-    per_step = config.rollout.questions_per_step
-    first_draw = (step - 1) * per_step
-    total, seed = len(parts.questions), config.run.seed
-    questions = [
-        parts.questions[question_index(first_draw + i, total, seed)] for i in range(per_step)
-    ]
+    size = config.rollout.group_size
+    path = (step, attempt) if attempt else (step,)
     sampling = Sampling(
         max_tokens=config.engine.options.max_tokens,
         temperature=config.rollout.temperature,
         stop=STOP,
-        seed=derive(seed, Draw.SAMPLING, step),
+        seed=derive(config.run.seed, Draw.SAMPLING, *path),
     )
-    group_size = config.rollout.group_size
-    with _progress(per_step * group_size, f"step {step}", "episode") as bar:
-        return parts.rollout.play(questions, group_size, sampling, first_draw, bar.update)
-
-
-def _evaluate(parts: Parts, when: str) -> list[Prediction] | None:
-    """Evaluate, or read what this run has already evaluated."""
-    if not parts.held_out:
-        return None
-    if (known := _evaluated(parts, when)) is not None:
-        return known
-    max_tokens = parts.config.engine.options.max_tokens
-    with _progress(len(parts.held_out), f"evaluation {when}", "question") as bar:
-        result = evaluate(parts.rollout, parts.held_out, max_tokens, STOP, bar.update)
-    file = _evaluation_file(parts, when)
-    file.parent.mkdir(exist_ok=True)
-    metrics.write_lines(file, [prediction.to_json() for prediction in result])
-    return result
-
-
-def _evaluated(parts: Parts, when: str) -> list[Prediction] | None:
-    """The run's earlier evaluation, if it was on the same questions."""
-    file = _evaluation_file(parts, when)
-    if not file.exists():
-        return None
-    known = [Prediction(**row) for row in metrics.read_lines(file)]
-    wanted = [question.id for question in parts.held_out]
-    return known if [prediction.id for prediction in known] == wanted else None
-
-
-def _evaluation_file(parts: Parts, when: str) -> Path:
-    return parts.folder / "evaluation" / f"{when}.jsonl"
-
-
-def compare(before: Sequence[Prediction], after: Sequence[Prediction]) -> dict[str, Any]:
-    """The same questions before and after, paired.
-
-    Returns:
-        n, em_before, em_after (means of the headline metric), difference {mean, low, high}, and the
-        searches and invalid rates.
-
-    Raises:
-        RetrievalError: Not one question whose retrieval worked both times.
-    """
-    pairs = [(b, a) for b, a in zip(before, after, strict=True) if not (b.failed or a.failed)]
-    if not pairs:
-        raise RetrievalError("evaluation: retrieval failed in every episode; check the retriever")
-    old, new = zip(*pairs, strict=True)
-    return {
-        "n": len(pairs),
-        "em_before": float(np.mean([p.score for p in old])),
-        "em_after": float(np.mean([p.score for p in new])),
-        "difference": paired_bootstrap([p.score for p in new], [p.score for p in old]),
-        "searches_before": float(np.mean([p.searches for p in old])),
-        "searches_after": float(np.mean([p.searches for p in new])),
-        "invalid_rate_before": sum(p.invalid for p in old) / sum(p.turns for p in old),
-        "invalid_rate_after": sum(p.invalid for p in new) / sum(p.turns for p in new),
-    }
+    questions = [parts.questions[index] for index in indices]
+    # No round has more groups than questions_per_step: no two groups of a run share an id.
+    place = (step - 1) * parts.sampler.rounds + attempt
+    first = place * config.rollout.questions_per_step
+    with progress_bar(len(indices) * size, f"step {step}", "episode") as bar:
+        played = parts.rollout.play(questions, size, sampling, first, bar.update)
+    return [played[start : start + size] for start in range(0, len(played), size)]
 
 
 def _step_options(config: RunConfig) -> StepOptions:
@@ -274,16 +271,6 @@ def _adamw(policy: SearchPolicy, lr: float, weight_decay: float) -> torch.optim.
     return torch.optim.AdamW(policy.trainable_parameters(), lr=lr, weight_decay=weight_decay)
 
 
-def _checkpoints(parts: Parts) -> Path:
-    return parts.folder / "checkpoints"
-
-
 def _describe(step: int, steps: int, line: dict[str, float | None]) -> str:
     shown = ("reward_mean", "em", "searches_mean", "invalid_rate", "kl_old", "seconds")
     return f"step {step}/{steps}  " + "  ".join(f"{key} {line[key]:.3g}" for key in shown)
-
-
-@contextmanager
-def _progress(total: int, name: str, unit: str) -> Iterator[Any]:
-    with tqdm(total=total, desc=name, unit=unit, dynamic_ncols=True, leave=False) as bar:
-        yield bar

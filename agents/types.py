@@ -5,7 +5,7 @@ it knows an algorithm, nothing after it knows a search engine.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -85,7 +85,8 @@ class Batch:
         group_ids: (B,) int64.
         strata: (B,) int64.
         ref_logprobs: (B, T) float under the reference policy, or None.
-        values: (B, T) float critic values, or None.
+        values: (B, T) float, the critic's value of the state before an action token, or None.
+        penalties: (B, T) float, taken off the reward at each action token, or None.
     """
 
     input_ids: Tensor
@@ -98,6 +99,7 @@ class Batch:
     strata: Tensor
     ref_logprobs: Tensor | None = None
     values: Tensor | None = None
+    penalties: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Check the shape legend."""
@@ -106,7 +108,7 @@ class Batch:
             self._expect(name, (rows, tokens))
         for name in ("group_ids", "strata"):
             self._expect(name, (rows,))
-        for name in ("ref_logprobs", "values"):
+        for name in ("ref_logprobs", "values", "penalties"):
             if getattr(self, name) is not None:
                 self._expect(name, (rows, tokens))
         if self.rewards.ndim != 2 or self.rewards.shape[0] != rows:
@@ -123,8 +125,36 @@ class Batch:
 
     @property
     def returns(self) -> Tensor:
-        """(B,) the undiscounted sum of each trajectory's rewards."""
-        return self.rewards.sum(1)
+        """(B,) the undiscounted sum of each trajectory's rewards, less its penalties."""
+        return self.rewards.sum(1) - self._penalties.sum(1)
+
+    @property
+    def token_rewards(self) -> Tensor:
+        """(B, T) each turn's reward on its last action token, less the penalties; 0 off the mask.
+
+        Sums to `returns` in each row whose turns have all at least one action token.
+        """
+        turns = torch.where(self.action_mask, self.turn_ids, 0)
+        columns = torch.arange(turns.shape[1], device=turns.device)
+        places = torch.where(self.action_mask, columns, -1)
+        last = torch.full_like(self.rewards, -1, dtype=torch.int64)
+        last = last.scatter_reduce(1, turns, places, "amax")
+        paid = self.rewards.new_zeros(turns.shape)
+        paid = paid.scatter_add(1, last.clamp(min=0), torch.where(last >= 0, self.rewards, 0.0))
+        return paid - self._penalties
+
+    @property
+    def _penalties(self) -> Tensor:
+        nothing = torch.zeros_like(self.old_logprobs)
+        if self.penalties is None:
+            return nothing
+        return torch.where(self.action_mask, self.penalties, nothing)
+
+    @property
+    def num_turns(self) -> Tensor:
+        """(B,) int64, turns with action tokens."""
+        turns = torch.where(self.action_mask, self.turn_ids, -1)
+        return turns.amax(1) + 1 if turns.shape[1] else turns.sum(1)
 
     @property
     def lengths(self) -> Tensor:
@@ -136,10 +166,6 @@ class Batch:
         width = int(self.lengths[rows].max()) if len(rows) else 0
         whole = ("rewards", "group_ids", "strata")
         return self._map(lambda name, t: t[rows] if name in whole else t[rows, :width])
-
-    def with_reference(self, ref_logprobs: Tensor) -> "Batch":
-        """A copy that carries reference log-probabilities (B, T)."""
-        return replace(self, ref_logprobs=ref_logprobs)
 
     def to(self, device: torch.device) -> "Batch":
         """A copy on another device."""

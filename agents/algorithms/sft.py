@@ -1,21 +1,19 @@
 """Supervised fine-tuning (behaviour cloning): -log pi on the tokens of demonstrations.
 
 Every action token of every demonstration counts the same (token mean). The rewards are not looked
-at: keep only the episodes worth imitating before they come here (rejection sampling keeps reward =
-1).
+at: keep only the episodes worth imitating before they come here, or use `rejection_sampling`.
 """
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from ..algorithm import Algorithm, Terms
-from ..losses import token_mean_weights
+from ..algorithm import Algorithm
+from ..losses import Terms, log_likelihood, token_mean_weights, without_clip
 from ..types import Batch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Config:
     """Behaviour cloning has no constants."""
 
@@ -24,10 +22,9 @@ def build(config: Config) -> Algorithm:
     """Behaviour cloning."""
 
     def advantage(batch: Batch) -> Tensor:
-        return batch.action_mask.float()
+        return batch.action_mask.to(batch.old_logprobs.dtype)
 
     def loss(logprobs: Tensor, batch: Batch, advantages: Tensor) -> Terms:
-        likelihood = torch.where(batch.action_mask, logprobs, torch.zeros_like(logprobs))
-        return Terms(-likelihood * advantages, torch.zeros_like(batch.action_mask))
+        return without_clip(-log_likelihood(logprobs, batch.action_mask) * advantages)
 
     return Algorithm(advantage, loss, token_mean_weights)

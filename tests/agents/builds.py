@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from agents.batching import to_batch
+from agents.critic import Critic
 from agents.engine import Engine, Sample, Sampling, Session
 from agents.models import load_base
 from agents.policy import LoraOptions, SearchPolicy
@@ -249,3 +251,21 @@ def double(batch: Batch, seed: int = 0) -> Batch:
     noise = torch.rand(2, *mask.shape, generator=generator, dtype=torch.float64)
     old, reference = -3 * noise * mask
     return replace(batch, old_logprobs=old, ref_logprobs=reference, rewards=batch.rewards.double())
+
+
+def random_batch(seed: int = 0, rows: int = 12) -> Batch:
+    """A ragged float64 batch with old and reference log-probabilities and values on its actions."""
+    batch = double(to_batch(random_trajectories(rows, seed=seed), 1), seed)
+    generator = torch.Generator().manual_seed(seed + 1)
+    values = torch.rand(batch.old_logprobs.shape, generator=generator, dtype=torch.float64)
+    return replace(batch, values=values * batch.action_mask)
+
+
+def build_critic(policy: SearchPolicy, rank: int = 4) -> Critic:
+    """A critic whose values are not all 0."""
+    critic = Critic(policy, LoraOptions(rank, 2 * rank, ("q_proj", "v_proj"), 0))
+    generator = torch.Generator().manual_seed(11)
+    with torch.no_grad():
+        for parameter in critic.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return critic

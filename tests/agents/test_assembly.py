@@ -19,7 +19,7 @@ from agents.assembly import (
     build_retriever,
     build_rollout,
 )
-from agents.checkpoint import save_checkpoint
+from agents.checkpoint import Progress, save_checkpoint
 from agents.command_line import Plugin
 from agents.config import TRAIN_LAYOUT, EnvOptions, ModelOptions, RunConfig
 from agents.engine import Sampling
@@ -103,9 +103,8 @@ def test_a_policy_is_built_without_a_warning_on_the_users_screen() -> None:
 def test_an_adapter_to_start_from(tmp_path: Path) -> None:
     policy = build_policy(TINY, seed=3)
     builds.randomise(policy, 0.1)
-    folder = save_checkpoint(
-        tmp_path, policy, torch.optim.AdamW(policy.trainable_parameters()), 0, "tiny"
-    )
+    optimizer = torch.optim.AdamW(policy.trainable_parameters())
+    folder = save_checkpoint(tmp_path, policy, Progress(0, optimizer), "tiny")
     again = build_policy(replace(TINY, adapter=str(folder)), seed=9)
     assert equal(adapter(again), adapter(policy))
     with pytest.raises(InputError, match="other LoRA options"):
@@ -184,7 +183,7 @@ def test_every_part_of_a_run(tmp_path: Path) -> None:
     assert parts.folder == tmp_path / "run" and not parts.folder.exists()
     assert len(parts.held_out) == 4
     assert not {q.id for q in parts.held_out} & {q.id for q in parts.questions}
-    assert parts.algorithm.kl_coef == 0.1
+    assert parts.algorithm.value is None and parts.critic is None
     assert parts.rollout.top_k == 2 and parts.rollout.max_episodes == 128
     made = evaluate(parts.rollout, parts.held_out, 8, builds.STOP)
     assert [p.id for p in made] == [q.id for q in parts.held_out]

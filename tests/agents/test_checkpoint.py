@@ -10,9 +10,18 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agents import checkpoint
-from agents.checkpoint import latest_checkpoint, load_adapter, load_optimizer, save_checkpoint
+from agents.checkpoint import (
+    Progress,
+    latest_checkpoint,
+    load_adapter,
+    load_critic,
+    load_optimizer,
+    load_training,
+    save_checkpoint,
+)
+from agents.critic import Critic
 from agents.models import load_base
-from agents.policy import SearchPolicy
+from agents.policy import LoraOptions, SearchPolicy
 from retrieval.errors import InputError
 from tests.agents import builds
 
@@ -43,7 +52,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory):
     optimizer = adamw(policy)
     take_steps(policy, optimizer, 3)
     parent = tmp_path_factory.mktemp("run") / "checkpoints"
-    return policy, optimizer, save_checkpoint(parent, policy, optimizer, 7, "tiny")
+    return policy, optimizer, save_checkpoint(parent, policy, Progress(7, optimizer), "tiny")
 
 
 @pytest.fixture
@@ -104,7 +113,7 @@ def test_training_goes_on_as_if_it_had_not_stopped(trained) -> None:
 
 def test_an_optimizer_that_has_not_stepped(tmp_path) -> None:
     policy = builds.build_policy()
-    saved = save_checkpoint(tmp_path, policy, adamw(policy), 0, "tiny")
+    saved = save_checkpoint(tmp_path, policy, Progress(0, adamw(policy)), "tiny")
     optimizer = adamw(policy)
     load_optimizer(optimizer, saved)
     assert not optimizer.state_dict()["state"]
@@ -118,9 +127,9 @@ def test_the_learning_rate_is_the_configurations_not_the_checkpoints(trained) ->
 
 def test_saving_again_replaces(trained, tmp_path) -> None:
     policy, optimizer, _ = trained
-    first = save_checkpoint(tmp_path, policy, optimizer, 3, "tiny")
+    first = save_checkpoint(tmp_path, policy, Progress(3, optimizer), "tiny")
     (first / "stray").touch()
-    second = save_checkpoint(tmp_path, policy, optimizer, 3, "tiny")
+    second = save_checkpoint(tmp_path, policy, Progress(3, optimizer), "tiny")
     assert first == second and not (second / "stray").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["step-000003"]
 
@@ -130,7 +139,7 @@ def test_an_error_while_writing_leaves_what_was_there(
     trained, tmp_path, monkeypatch, broken
 ) -> None:
     policy, optimizer, _ = trained
-    saved = save_checkpoint(tmp_path, policy, optimizer, 3, "tiny")
+    saved = save_checkpoint(tmp_path, policy, Progress(3, optimizer), "tiny")
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
 
     def fail(*args, **kwargs):
@@ -139,7 +148,7 @@ def test_an_error_while_writing_leaves_what_was_there(
     monkeypatch.setattr(checkpoint, broken, fail)
     for step in (3, 4):
         with pytest.raises(OSError, match="No space"):
-            save_checkpoint(tmp_path, policy, optimizer, step, "tiny")
+            save_checkpoint(tmp_path, policy, Progress(step, optimizer), "tiny")
     assert [path.name for path in tmp_path.iterdir()] == ["step-000003"]
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
 
@@ -248,3 +257,43 @@ def test_damaged_moments_are_refused(folder, damage) -> None:
     with pytest.raises(InputError, match=r"optimizer\.safetensors: missing or damaged"):
         load_optimizer(optimizer, folder)
     assert not optimizer.state_dict()["state"]
+
+
+def test_a_critic_comes_back_and_the_policys_adapter_stays_loadable(tmp_path: Path) -> None:
+    policy = builds.build_policy(b_std=0.1)
+    critic = builds.build_critic(policy)
+    groups = [{"params": policy.trainable_parameters()}, {"params": critic.parameters()}]
+    progress = Progress(5, torch.optim.AdamW(groups), critic, {"trainer": {"kl_coef": 0.25}})
+    folder = save_checkpoint(tmp_path, policy, progress, "tiny")
+    assert {"adapter_model.safetensors", "critic", "value_head.safetensors"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert load_training(folder) == {"trainer": {"kl_coef": 0.25}}
+    other = builds.build_policy()
+    again = Critic(other, LoraOptions(4, 8, ("q_proj", "v_proj"), 0))
+    assert load_adapter(other, folder) == 5
+    load_critic(again, folder)
+    pairs = zip(critic.parameters(), again.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+    # Without a critic, as eval.py opens it.
+    alone = builds.build_policy()
+    load_adapter(alone, folder)
+    ids = torch.arange(5, 20)[None]
+    with torch.no_grad():
+        assert torch.equal(alone.hidden(ids), policy.hidden(ids))
+    wider = Critic(builds.build_policy(), LoraOptions(8, 16, ("q_proj", "v_proj"), 0))
+    with pytest.raises(InputError, match="the critic has other options than the critic section"):
+        load_critic(wider, folder)
+    (folder / "value_head.safetensors").unlink()
+    with pytest.raises(InputError, match="missing or damaged"):
+        load_critic(again, folder)
+
+
+def test_a_state_without_training_is_damaged(trained, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained[2], folder)
+    state = json.loads((folder / "state.json").read_text())
+    del state["training"]
+    (folder / "state.json").write_text(json.dumps(state))
+    with pytest.raises(InputError, match=r"state.json: missing or damaged"):
+        load_training(folder)

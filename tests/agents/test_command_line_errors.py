@@ -64,7 +64,7 @@ WRONG = [
     ("env.max_context_tokens", "much", "int or null"),
     ("env.reward", "3", "dict"),
     ("engine.max_tokens", "x", "int"),
-    ("algorithm.clip_eps", "wide", "float"),
+    ("algorithm.clip_low", "wide", "float"),
 ]
 
 

@@ -41,9 +41,16 @@ REFUSED = [
     ("warm_start.stop_early_share", "1.5", "1.5; give a share from 0 to 1"),
     ("warm_start.stop_early_share", "-0.1", "-0.1; give a share from 0 to 1"),
     ("evaluation.questions", "-1", "-1; give at least 0"),
-    ("algorithm.clip_eps", "0", "0.0; give more than 0"),
-    ("algorithm.clip_eps", "-0.2", "-0.2; give more than 0"),
-    ("algorithm.kl_coef", "-0.1", "-0.1; give at least 0"),
+    ("algorithm.clip_low", "0", "0.0; give more than 0"),
+    ("algorithm.clip_high", "-0.2", "-0.2; give more than 0"),
+    ("algorithm.dual_clip", "0.5", "0.5; give at least 1"),
+    ("penalty.kl", "-0.1", "-0.1; give at least 0"),
+    ("penalty.target", "0", "0.0; give more than 0"),
+    ("penalty.horizon", "0", "0; give at least 1"),
+    ("penalty.estimator", "k4", "'k4'; choose one of k1, k2, k3"),
+    ("penalty.place", "nowhere", "'nowhere'; choose one of loss, reward"),
+    ("critic.lr", "0", "0.0; give more than 0"),
+    ("critic.lora_rank", "-1", "-1; give at least 0"),
     ("algorithm.std_eps", "-1", "-1.0; give at least 0"),
     ("retriever.k1", "-1", "-1.0: it must be 0 or more (0.9 is usual)"),
 ]
@@ -69,7 +76,9 @@ ON_THE_BOUND = {
     "optimizer": {"weight_decay": "0", "max_grad_norm": "0", "epochs": "1", "minibatches": "1"},
     "warm_start": {"steps": "0", "stop_early_share": "0"},
     "evaluation": {"questions": "0"},
-    "algorithm": {"kl_coef": "0", "std_eps": "0", "clip_eps": "0.001"},
+    "algorithm": {"std_eps": "0", "clip_low": "0.001", "dual_clip": "1"},
+    "penalty": {"kl": "0", "horizon": "1"},
+    "critic": {"lora_rank": "0"},
 }
 
 
@@ -79,7 +88,7 @@ def test_settings_on_their_bounds_are_taken() -> None:
     assert values["run"] == config.RunOptions(steps=0, save_every=1, seed=-3)
     assert values["env"].max_context_tokens is None
     assert values["warm_start"].stop_early_share == 1.0
-    assert values["algorithm"].config.clip_eps == 0.001
+    assert values["algorithm"].config.clip_low == 0.001
 
 
 def test_the_layout_is_the_run_configuration() -> None:

@@ -10,6 +10,7 @@ import torch
 
 from agents.models import load_base
 from agents.train_command import main
+from retrieval import plugins
 from tests.agents import runs
 
 Capture = pytest.CaptureFixture[str]
@@ -29,14 +30,14 @@ def refusal(capsys: Capture, folder: Path, *argv: str, **changes: Any) -> str:
 
 FLAGS = {
     "--run.dirr=x": "run.dirr: unknown key. Did you mean run.dir? Valid keys: run.dir, ",
-    "--bogus=x": "bogus: unknown key. Valid keys at the top level: algorithm, dataset, ",
-    "--bogus.key=x": "bogus.key: unknown key. Valid keys at the top level: algorithm, dataset, ",
+    "--bogus=x": "bogus: unknown key. Valid keys at the top level: algorithm, critic, ",
+    "--bogus.key=x": "bogus.key: unknown key. Valid keys at the top level: algorithm, critic, ",
     "--run.steps=x": "run.steps is x; give a value of type int",
     "--config=nowhere.yaml": "config: cannot read nowhere.yaml: No such file or directory; check",
     "--dataset.name=nope": "datasets: unknown name 'nope'; choose one of atlas, formulary, ",
     "--retriever.name=nope": "retrievers: unknown name 'nope'; choose one of bm25s, ",
     "--engine.name=nope": "generation: unknown name 'nope'; choose one of hf",
-    "--algorithm.name=nope": "algorithms: unknown name 'nope'; choose one of grpo, sft",
+    "--algorithm.name=nope": "algorithms: unknown name 'nope'; choose one of bapo, cispo",
     "--env.reward={nope: 1}": "rewards: unknown name 'nope'; choose one of choice, evidence, ",
     "--env.reward={f1: .nan}": "rewards: the weight of 'f1' is nan; give a finite number",
     "--env.reward={}": "rewards: no term given; name at least one, e.g. {'exact_match': 1.0}",
@@ -220,3 +221,77 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert result.err.splitlines()[-1].endswith(f"--resume {tmp_path / 'run'}")
     again = runs.call(capsys, main, "--resume", tmp_path / "run", "--engine.interrupt=false")
     assert again.status == 0
+
+
+@pytest.mark.parametrize("name", plugins.names("agents.algorithms"))
+def test_every_algorithm_trains(name: str, tmp_path: Path, capsys: Capture) -> None:
+    """Two steps of several minibatches with the tiny model, a checkpoint, and two more."""
+    file = runs.config_file(tmp_path, warm_start={"steps": 0}, evaluation={"questions": 0})
+    folder = tmp_path / "run"
+    argv = ["--optimizer.minibatches=2", f"--algorithm.name={name}", "--run.steps=2"]
+    result = runs.call(capsys, main, "--config", file, "--run.dir", folder, *argv)
+    assert result.status == 0, result.err
+    assert runs.call(capsys, main, "--resume", folder, "--run.steps=3").status == 0
+    lines = runs.read_rows(folder / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    module = plugins.load("agents.algorithms", name)
+    algorithm = module.build(module.Config())
+    assert all((line["value_loss"] is None) == (algorithm.value is None) for line in lines)
+    critic = folder / "checkpoints" / "step-000003" / "critic"
+    assert critic.is_dir() == (algorithm.value is not None)
+
+
+def test_the_readmes_algorithm_is_a_file_that_trains(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One new file of at most 45 lines, no edit, through its dotted name."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (code,) = [
+        block.split("```")[0] for block in readme.split("```python\n") if "Algorithm(" in block
+    ]
+    assert len(code.splitlines()) <= 45
+    package = tmp_path / "my_algorithms"
+    package.mkdir()
+    (package / "median.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    file = runs.config_file(tmp_path, warm_start={"steps": 0}, evaluation={"questions": 0})
+    flags = ["--algorithm.name=my_algorithms.median", "--algorithm.clip_high=0.3"]
+    folder = tmp_path / "run"
+    result = runs.call(capsys, main, "--config", file, "--run.dir", folder, *flags)
+    assert result.status == 0, result.err
+    assert "name: my_algorithms.median" in (folder / "config.yaml").read_text()
+    assert "clip_high: 0.3" in (folder / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--algorithm.name=ppo", "--critic.lora_rank=0"], "critic.lora_rank: this algorithm need"),
+        (["--algorithm.name=stratified_grpo", "--algorithm.alpha=1.2"], "algorithm.alpha is 1.2;"),
+        (
+            ["--algorithm.name=stratified_grpo", "--algorithm.strata=luck"],
+            "algorithm.strata is 'luck'; choose one of searches, turns, random",
+        ),
+        (["--algorithm.name=so_ppo", "--algorithm.rule=none"], "algorithm.rule is 'none'; choose"),
+        (["--algorithm.name=grpo", "--algorithm.clip_low=-0.2"], "algorithm.clip_low is -0.2; giv"),
+        (["--sampling.name=greedy"], "sampling: unknown name 'greedy'; choose one of dynamic,"),
+    ],
+)
+def test_wrong_hyper_parameters_are_refused(
+    flags: list[str], message: str, tmp_path: Path, capsys: Capture
+) -> None:
+    assert refusal(capsys, tmp_path, *flags).startswith(message)
+    assert not (tmp_path / "run").exists()
+
+
+def test_dynamic_sampling_draws_until_it_has_its_groups(tmp_path: Path, capsys: Capture) -> None:
+    """The tiny model is never right: every round is dropped, and the step says how many."""
+    file = runs.config_file(tmp_path, warm_start={"steps": 0}, evaluation={"questions": 0})
+    folder, flags = tmp_path / "run", ["--sampling.name=dynamic", "--sampling.rounds=3"]
+    argv = ["--config", file, "--run.dir", folder, "--run.steps=2", *flags]
+    assert runs.call(capsys, main, *argv, "--env.reward", "{exact_match: 1.0}").status == 0
+    rows = runs.read_rows(folder / "rollouts.jsonl")
+    groups = [row["group_id"] for row in rows]
+    # 2 steps of 3 rounds of 2 questions, 4 samples each; no two groups share an id.
+    assert sorted(set(groups)) == list(range(12)) and len(groups) == 48
+    assert len({row["id"] for row in rows}) == 12

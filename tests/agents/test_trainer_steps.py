@@ -114,7 +114,7 @@ def test_t7_rollouts_and_updates_leave_the_base_bit_identical() -> None:
     with torch.no_grad(), policy.reference():
         reference = policy.hidden(ids)
     optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=1e-2, weight_decay=0.1)
-    trainer = Trainer(policy, WITH_KL, optimizer, ONE_STEP)
+    trainer = Trainer(policy, GRPO, optimizer, ONE_STEP, WITH_KL)
     rollout = builds.build_rollout(HFEngine(policy), policy, max_turns=2)
     first = None
     for step in range(3):

@@ -116,21 +116,21 @@ def summary(played: list[Trajectory]) -> list[tuple[Any, ...]]:
 
 def test_a_steps_rollout_depends_on_the_step_and_the_policy_alone(tmp_path: Path) -> None:
     parts = build(tmp_path)
-    third = summary(play_step(parts, 3))
+    third = summary(play_step(parts, 3)[0])
     torch.manual_seed(99)
     play_step(parts, 1)
-    assert summary(play_step(parts, 3)) == third
-    assert summary(play_step(build(tmp_path), 3)) == third
-    assert summary(play_step(build(tmp_path, "--run.seed=8"), 3)) != third
+    assert summary(play_step(parts, 3)[0]) == third
+    assert summary(play_step(build(tmp_path), 3)[0]) == third
+    assert summary(play_step(build(tmp_path, "--run.seed=8"), 3)[0]) != third
     builds.randomise(parts.policy, 0.5)
-    assert summary(play_step(parts, 3)) != third
+    assert summary(play_step(parts, 3)[0]) != third
 
 
 def test_a_step_plays_the_next_questions_of_the_shuffled_pass(tmp_path: Path) -> None:
     parts = build(tmp_path, dataset={"limit": 6})
     order = [question_index(draw, 6, 7) for draw in range(12)]
     assert sorted(order[:6]) == sorted(order[6:]) == [0, 1, 2, 3, 4, 5]
-    played = [trajectory for step in range(1, 7) for trajectory in play_step(parts, step)]
+    played = [trajectory for step in range(1, 7) for trajectory in play_step(parts, step)[0]]
     # 2 questions a step, 4 episodes each: 12 groups of 4, numbered through the whole run (T19).
     assert [t.group_id for t in played] == [group for group in range(12) for _ in range(4)]
     for trajectory in played:

@@ -7,13 +7,14 @@ import torch
 from agents.algorithm import Algorithm
 from agents.algorithms import grpo
 from agents.batching import to_batch
+from agents.penalty import Penalty
 from agents.policy import SearchPolicy
 from agents.trainer import StepOptions, Trainer
 from agents.types import Batch
 from tests.agents import builds
 
 GRPO = grpo.build(grpo.Config())
-WITH_KL = grpo.build(grpo.Config(kl_coef=0.3))
+WITH_KL = Penalty(kl=0.3)
 ONE_STEP = StepOptions(
     epochs=1, minibatches=1, microbatch_tokens=150, max_grad_norm=0.0, temperature=0.8
 )
@@ -28,10 +29,15 @@ def sampled(policy: SearchPolicy, rows: int = 12, spread: float = 0.0, seed: int
     return replace(batch, old_logprobs=old + spread * noise * batch.action_mask)
 
 
-def still(policy: SearchPolicy, algorithm: Algorithm, options: StepOptions = ONE_STEP) -> Trainer:
+def still(
+    policy: SearchPolicy,
+    algorithm: Algorithm,
+    options: StepOptions = ONE_STEP,
+    penalty: Penalty | None = None,
+) -> Trainer:
     """A trainer that computes gradients and takes no step."""
     optimizer = torch.optim.SGD(policy.trainable_parameters(), lr=0.0)
-    return Trainer(policy, algorithm, optimizer, options)
+    return Trainer(policy, algorithm, optimizer, options, penalty)
 
 
 def gradients(policy: SearchPolicy) -> torch.Tensor:

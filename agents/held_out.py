@@ -1,0 +1,71 @@
+"""The evaluation of a training run on held-out questions, before and after."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from retrieval.errors import RetrievalError
+
+from . import metrics
+from .assembly import STOP, Parts
+from .evaluation import Prediction, evaluate
+from .progress import progress_bar
+from .statistics import paired_bootstrap
+
+
+def evaluate_once(parts: Parts, when: str) -> list[Prediction] | None:
+    """Evaluate, or read what this run has already evaluated."""
+    if not parts.held_out:
+        return None
+    if (known := evaluated(parts, when)) is not None:
+        return known
+    max_tokens = parts.config.engine.options.max_tokens
+    with progress_bar(len(parts.held_out), f"evaluation {when}", "question") as bar:
+        result = evaluate(parts.rollout, parts.held_out, max_tokens, STOP, bar.update)
+    file = evaluation_file(parts, when)
+    file.parent.mkdir(exist_ok=True)
+    metrics.write_lines(file, [prediction.to_json() for prediction in result])
+    return result
+
+
+def evaluated(parts: Parts, when: str) -> list[Prediction] | None:
+    """The run's earlier evaluation, if it was on the same questions."""
+    file = evaluation_file(parts, when)
+    if not file.exists():
+        return None
+    known = [Prediction(**row) for row in metrics.read_lines(file)]
+    wanted = [question.id for question in parts.held_out]
+    return known if [prediction.id for prediction in known] == wanted else None
+
+
+def evaluation_file(parts: Parts, when: str) -> Path:
+    """Where the run keeps it."""
+    return parts.folder / "evaluation" / f"{when}.jsonl"
+
+
+def compare(before: Sequence[Prediction], after: Sequence[Prediction]) -> dict[str, Any]:
+    """The same questions before and after, paired.
+
+    Returns:
+        n, em_before, em_after (means of the headline metric), difference {mean, low, high}, and the
+        searches and invalid rates.
+
+    Raises:
+        RetrievalError: Not one question whose retrieval worked both times.
+    """
+    pairs = [(b, a) for b, a in zip(before, after, strict=True) if not (b.failed or a.failed)]
+    if not pairs:
+        raise RetrievalError("evaluation: retrieval failed in every episode; check the retriever")
+    old, new = zip(*pairs, strict=True)
+    return {
+        "n": len(pairs),
+        "em_before": float(np.mean([p.score for p in old])),
+        "em_after": float(np.mean([p.score for p in new])),
+        "difference": paired_bootstrap([p.score for p in new], [p.score for p in old]),
+        "searches_before": float(np.mean([p.searches for p in old])),
+        "searches_after": float(np.mean([p.searches for p in new])),
+        "invalid_rate_before": sum(p.invalid for p in old) / sum(p.turns for p in old),
+        "invalid_rate_after": sum(p.invalid for p in new) / sum(p.turns for p in new),
+    }

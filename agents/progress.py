@@ -1,0 +1,14 @@
+"""Progress bars of long work."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm import tqdm
+
+
+@contextmanager
+def progress_bar(total: int, name: str, unit: str) -> Iterator[Any]:
+    """A bar that goes when it is done; its `update` takes a count."""
+    with tqdm(total=total, desc=name, unit=unit, dynamic_ncols=True, leave=False) as bar:
+        yield bar

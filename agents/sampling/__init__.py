@@ -1,0 +1,1 @@
+"""Samplers: which questions a step plays, and which groups it keeps; the folder is the registry."""

@@ -1,0 +1,77 @@
+"""The numbers of an update, summed over micro-batches and optimiser steps."""
+
+import math
+from collections import defaultdict
+
+import torch
+from torch import Tensor
+
+from .losses import Terms, kl
+from .types import Batch
+
+
+class Tally:
+    """Sums that become the trainer's part of a line of metrics.jsonl."""
+
+    def __init__(self) -> None:
+        self._sums: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, **values: float) -> None:
+        """Add to sums by name."""
+        for name, value in values.items():
+            self._sums[name] += value
+
+    @torch.no_grad()
+    def add_micro_batch(
+        self, batch: Batch, logprobs: Tensor, entropy: Tensor, terms: Terms, loss: Tensor
+    ) -> None:
+        """What one forward pass of the policy showed."""
+        mask = batch.action_mask
+        clipped = terms.clipped & mask
+        self.add(
+            policy_loss=float(loss.detach()),
+            clipped=int(clipped.sum()),
+            clipped_turns=_num_turns(batch, clipped),
+            kl_old=float(kl("k3", batch.old_logprobs, logprobs, mask).sum()),
+            entropy=float(entropy.sum()),
+            action_tokens=int(mask.sum()),
+            trained_tokens=int(batch.attention_mask.sum()),
+        )
+        if batch.ref_logprobs is not None:
+            self.add(kl_ref=float(kl("k3", logprobs, batch.ref_logprobs, mask).sum()))
+
+    def add_step(self, batch: Batch) -> None:
+        """One optimiser step over a minibatch, the rows without a forward pass included."""
+        mask = batch.action_mask
+        self.add(
+            optimizer_steps=1, action_tokens_all=int(mask.sum()), turns=_num_turns(batch, mask)
+        )
+
+    @property
+    def kl_ref(self) -> float:
+        """k3 to the base model per action token, in nats; NaN where no row was trained."""
+        return self._sums["kl_ref"] / (self._sums["action_tokens"] or math.nan)
+
+    def averages(self) -> dict[str, float]:
+        """The update's metrics; kl_old, kl_ref and entropy are NaN where no row was trained."""
+        sums = self._sums
+        steps = sums["optimizer_steps"]
+        tokens = sums["action_tokens"] or math.nan
+        per_step = ("policy_loss", "grad_norm", "grad_scale", "value_loss", "clip_norm")
+        return {
+            **{name: sums[name] / steps for name in per_step if name in sums},
+            "clip_fraction": sums["clipped"] / max(sums["action_tokens_all"], 1),
+            "clip_fraction_turns": sums["clipped_turns"] / max(sums["turns"], 1),
+            "kl_old": sums["kl_old"] / tokens,
+            "kl_ref": self.kl_ref,
+            "entropy": sums["entropy"] / tokens,
+            "trained_tokens": sums["trained_tokens"],
+            "optimizer_steps": steps,
+        }
+
+
+def _num_turns(batch: Batch, tokens: Tensor) -> int:
+    """In how many turns at least one of the tokens (B, T) bool stands."""
+    rows, columns = tokens.nonzero(as_tuple=True)
+    places = torch.stack([rows, batch.turn_ids[rows, columns]], dim=1)
+    return len(places.unique(dim=0))
