@@ -47,7 +47,7 @@ class ModelOptions:
             options must be those below.
         device: "auto" (cuda when there is one), "cpu", "cuda", "cuda:1", ...
         dtype: Of the base weights: "float32" or "bfloat16"; "auto" is bfloat16 where
-            the hardware multiplies it fast (a GPU, a CPU with AMX), else float32. Adapters stay
+            the hardware multiplies it fast (GPU, AMX, AVX-512 bf16), else float32. Adapters stay
             float32.
         lora_rank: Rank of the LoRA adapters.
         lora_alpha: Adapters are scaled by lora_alpha / lora_rank.
