@@ -10,6 +10,7 @@ from envs.limits import MIN_OBSERVATION_TOKENS
 
 from . import bounds
 from .command_line import Plugin, Slot
+from .critic import CriticOptions
 from .penalty import Penalty
 
 
@@ -166,9 +167,10 @@ class RolloutOptions:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerOptions:
-    """AdamW and the shape of an update.
+    """The optimiser and the shape of an update.
 
     Attributes:
+        name: "adamw", or "sgd" (without momentum: a step is the gradient times lr).
         lr: Learning rate.
         weight_decay: Decoupled weight decay.
         max_grad_norm: Global-norm clip; 0 for none.
@@ -177,6 +179,7 @@ class OptimizerOptions:
         microbatch_tokens: Tokens in one forward pass, padding included: bounds memory only.
     """
 
+    name: str = "adamw"
     lr: float = 1e-5
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
@@ -185,27 +188,10 @@ class OptimizerOptions:
     microbatch_tokens: int = 2048
 
     def __post_init__(self) -> None:
+        bounds.one_of(self, "name", ("adamw", "sgd"))
         bounds.positive(self, "lr")
         bounds.at_least(self, 0, "weight_decay", "max_grad_norm")
         bounds.at_least(self, 1, "epochs", "minibatches", "microbatch_tokens")
-
-
-@dataclass(frozen=True, slots=True)
-class CriticOptions:
-    """The critic of actor-critic algorithms: a second adapter and a value head on the base model.
-
-    Attributes:
-        lr: Its learning rate.
-        lora_rank: Rank of its adapter, scaled and placed as the policy's; 0 for no critic, which
-            algorithms that need one refuse.
-    """
-
-    lr: float = 1e-4
-    lora_rank: int = 16
-
-    def __post_init__(self) -> None:
-        bounds.positive(self, "lr")
-        bounds.at_least(self, 0, "lora_rank")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,33 @@
 """The critic: a second adapter and a value head on the policy's own base model."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
+from . import bounds
 from .policy import LoraOptions, SearchPolicy
 from .types import Batch
 
 ADAPTER = "critic"
+
+
+@dataclass(frozen=True, slots=True)
+class CriticOptions:
+    """The critic of actor-critic algorithms: a second adapter and a value head on the base model.
+
+    Attributes:
+        lr: Its learning rate.
+        lora_rank: Rank of its adapter, scaled and placed as the policy's; 0 for no critic, which
+            algorithms that need one refuse.
+    """
+
+    lr: float = 1e-4
+    lora_rank: int = 16
+
+    def __post_init__(self) -> None:
+        bounds.positive(self, "lr")
+        bounds.at_least(self, 0, "lora_rank")
 
 
 class Critic:

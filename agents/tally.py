@@ -40,11 +40,14 @@ class Tally:
         if batch.ref_logprobs is not None:
             self.add(kl_ref=float(kl("k3", logprobs, batch.ref_logprobs, mask).sum()))
 
-    def add_step(self, batch: Batch) -> None:
+    def add_step(self, batch: Batch, factor: float) -> None:
         """One optimiser step over a minibatch, the rows without a forward pass included."""
         mask = batch.action_mask
         self.add(
-            optimizer_steps=1, action_tokens_all=int(mask.sum()), turns=_num_turns(batch, mask)
+            optimizer_steps=1,
+            action_tokens_all=int(mask.sum()),
+            turns=_num_turns(batch, mask),
+            grad_scale=factor,
         )
 
     @property
@@ -57,9 +60,9 @@ class Tally:
         sums = self._sums
         steps = sums["optimizer_steps"]
         tokens = sums["action_tokens"] or math.nan
-        per_step = ("policy_loss", "grad_norm", "grad_scale", "value_loss", "clip_norm")
+        optional = [name for name in ("value_loss", "clip_norm") if name in sums]
         return {
-            **{name: sums[name] / steps for name in per_step if name in sums},
+            **{n: sums[n] / steps for n in ("policy_loss", "grad_norm", "grad_scale", *optional)},
             "clip_fraction": sums["clipped"] / max(sums["action_tokens_all"], 1),
             "clip_fraction_turns": sums["clipped_turns"] / max(sums["turns"], 1),
             "kl_old": sums["kl_old"] / tokens,

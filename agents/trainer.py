@@ -5,6 +5,7 @@ the token weights, and per micro-batch the loss and its backward pass; then the 
 the global-norm clip and the step.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -135,7 +136,7 @@ class Trainer:
         tally = Tally()
         for rows in self._minibatches(len(batch), seed):
             self._step(signal.select(rows), tally)
-        if tally.kl_ref == tally.kl_ref:  # no row was trained: nothing was measured
+        if math.isfinite(tally.kl_ref):  # else no row was trained, and nothing measured
             self.kl_coef = self.penalty.steered(used, tally.kl_ref, len(batch))
         return tally.averages() | {"kl_coef": used}
 
@@ -167,8 +168,7 @@ class Trainer:
         factor = self._policy_gradient(signal, rows, tally) if len(rows) else 1.0
         if self.critic is not None:
             self._value_gradient(signal, tally)
-        tally.add_step(signal.batch)
-        tally.add(grad_scale=factor)
+        tally.add_step(signal.batch, factor)
         if len(rows) or self.critic is not None:
             self._apply(factor)
 
@@ -181,9 +181,8 @@ class Trainer:
         for group in self._micro_batches(signal.batch, rows):
             part = signal.select(group)
             self._accumulate(loss, part, _trimmed(weights[group], part.batch), removed, tally)
-        norm = float(
-            torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        )
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = float(torch.nn.utils.get_total_norm(gradients))
         tally.add(grad_norm=norm)
         if self.algorithm.normaliser is None:
             return 1.0
@@ -216,9 +215,8 @@ class Trainer:
         """Fill the gradients of the critic's weights: the token mean of the clipped value loss."""
         assert self.critic is not None and self.algorithm.value is not None
         weights = token_mean_weights(signal.batch.action_mask)
-        for rows in self._micro_batches(
-            signal.batch, signal.batch.action_mask.any(1).nonzero()[:, 0]
-        ):
+        with_actions = signal.batch.action_mask.any(1).nonzero()[:, 0]
+        for rows in self._micro_batches(signal.batch, with_actions):
             part = signal.select(rows)
             assert part.targets is not None and part.batch.values is not None
             values = self.critic.values(part.batch)

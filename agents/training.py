@@ -25,7 +25,7 @@ from .checkpoint import (
     load_training,
     save_checkpoint,
 )
-from .config import RunConfig
+from .config import OptimizerOptions, RunConfig
 from .engine import Sampling
 from .evaluation import batch_metrics
 from .held_out import compare, evaluate_once, evaluated, evaluation_file
@@ -57,7 +57,7 @@ def begin(parts: Parts) -> Start:
         InputError: An algorithm that needs a critic, and none configured.
     """
     config, critic = parts.config, parts.critic
-    optimizer = _adamw(parts.policy, config.optimizer.lr, config.optimizer.weight_decay)
+    optimizer = _optimizer(parts.policy, config.optimizer)
     if critic is not None:
         group = {"params": critic.parameters(), "lr": config.critic.lr}
         optimizer.add_param_group(group)
@@ -129,7 +129,9 @@ def warm_start(parts: Parts) -> None:
     options = config.warm_start
     if not options.steps:
         return
-    optimizer = _adamw(parts.policy, options.lr, 0.0)
+    optimizer = torch.optim.AdamW(
+        parts.policy.trainable_parameters(), lr=options.lr, weight_decay=0.0
+    )
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, options.steps)
     one_step = StepOptions(1, 1, config.optimizer.microbatch_tokens, 1.0, temperature=1.0)
     trainer = Trainer(parts.policy, sft.build(sft.Config()), optimizer, one_step)
@@ -267,8 +269,10 @@ def _step_options(config: RunConfig) -> StepOptions:
     )
 
 
-def _adamw(policy: SearchPolicy, lr: float, weight_decay: float) -> torch.optim.AdamW:
-    return torch.optim.AdamW(policy.trainable_parameters(), lr=lr, weight_decay=weight_decay)
+def _optimizer(policy: SearchPolicy, options: OptimizerOptions) -> torch.optim.Optimizer:
+    kind = torch.optim.AdamW if options.name == "adamw" else torch.optim.SGD
+    parameters = policy.trainable_parameters()
+    return kind(parameters, lr=options.lr, weight_decay=options.weight_decay)
 
 
 def _describe(step: int, steps: int, line: dict[str, float | None]) -> str:

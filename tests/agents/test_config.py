@@ -49,6 +49,7 @@ REFUSED = [
     ("penalty.horizon", "0", "0; give at least 1"),
     ("penalty.estimator", "k4", "'k4'; choose one of k1, k2, k3"),
     ("penalty.place", "nowhere", "'nowhere'; choose one of loss, reward"),
+    ("optimizer.name", "lion", "'lion'; choose one of adamw, sgd"),
     ("critic.lr", "0", "0.0; give more than 0"),
     ("critic.lora_rank", "-1", "-1; give at least 0"),
     ("algorithm.std_eps", "-1", "-1.0; give at least 0"),

@@ -295,3 +295,12 @@ def test_dynamic_sampling_draws_until_it_has_its_groups(tmp_path: Path, capsys: 
     # 2 steps of 3 rounds of 2 questions, 4 samples each; no two groups share an id.
     assert sorted(set(groups)) == list(range(12)) and len(groups) == 48
     assert len({row["id"] for row in rows}) == 12
+
+
+def test_sgd_trains_and_resumes(tmp_path: Path, capsys: Capture) -> None:
+    file = runs.config_file(tmp_path, warm_start={"steps": 0}, evaluation={"questions": 0})
+    folder = tmp_path / "run"
+    argv = ["--config", file, "--run.dir", folder, "--run.steps=1", "--optimizer.name=sgd"]
+    assert runs.call(capsys, main, *argv).status == 0
+    assert runs.call(capsys, main, "--resume", folder, "--run.steps=2").status == 0
+    assert len(runs.read_rows(folder / "metrics.jsonl")) == 2

@@ -1,0 +1,133 @@
+"""The laboratory's numbers: one CSV of all steps, a table, and figures."""
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .runs import Run
+
+# Name of the metric in metrics.jsonl -> its column in the CSV.
+METRICS = {
+    "em": "em",
+    "searches_mean": "searches",
+    "grad_norm": "grad_norm",
+    "clip_fraction": "clip_fraction",
+    "kl_old": "kl_old",
+    "clip_norm": "clip_norm",
+    "grad_scale": "grad_scale",
+    "invalid_rate": "invalid_rate",
+}
+LOGARITHMIC = {"grad_norm", "kl_old", "clip_norm"}
+SMOOTH = 3  # steps whose mean stands for "now"
+COLLAPSE = 0.5  # a run has collapsed if it ends below this share of its best
+
+Rows = list[dict[str, str]]
+
+
+def collect(runs: Iterable[Run], file: Path) -> Rows:
+    """Write the CSV: one row per step; the last row of a run has its held-out scores."""
+    columns = ["regime", "variant", "seed", "step", *METRICS.values(), "held_out", "held_out_start"]
+    rows = [row for run in runs if run.done for row in _rows(run)]
+    with file.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return rows
+
+
+def _rows(run: Run) -> Rows:
+    with (run.folder / "metrics.jsonl").open(encoding="utf-8") as lines:
+        steps = [json.loads(line) for line in lines]
+    rows = [
+        {"regime": run.regime, "variant": run.variant, "seed": str(run.seed)}
+        | {"step": str(step["step"])}
+        | {column: _short(step[name]) for name, column in METRICS.items()}
+        for step in steps
+    ]
+    summary = json.loads((run.folder / "summary.json").read_text(encoding="utf-8"))
+    rows[-1] |= {
+        "held_out": _short(summary["em_after"]),
+        "held_out_start": _short(summary["em_before"]),
+    }
+    return rows
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def table(rows: Rows) -> str:
+    """A Markdown table per regime: means over seeds."""
+    lines = []
+    for regime in dict.fromkeys(row["regime"] for row in rows):
+        lines += [
+            f"### {regime}",
+            "",
+            "| variant | seeds | held-out EM, end | last | best | drop | collapsed | searches |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        of_regime = [row for row in rows if row["regime"] == regime]
+        for variant in dict.fromkeys(row["variant"] for row in of_regime):
+            lines.append(_line(variant, [r for r in of_regime if r["variant"] == variant]))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _line(variant: str, rows: Rows) -> str:
+    curves = _curves(rows, "em")
+    now = [np.convolve(curve, np.ones(SMOOTH) / SMOOTH, "valid") for curve in curves]
+    last, best = np.array([c[-1] for c in now]), np.array([c.max() for c in now])
+    held_out = np.array([float(row["held_out"]) for row in rows if row.get("held_out")])
+    searches = np.array([curve[-SMOOTH:].mean() for curve in _curves(rows, "searches")])
+    spread = held_out.std(ddof=1) if len(held_out) > 1 else 0.0
+    return (
+        f"| `{variant}` | {len(curves)} | {held_out.mean():.3f} ± {spread:.3f} | "
+        f"{last.mean():.3f} | {best.mean():.3f} | {(best - last).mean():.3f} | "
+        f"{np.mean(last < COLLAPSE * best):.2f} | {searches.mean():.2f} |"
+    )
+
+
+def _curves(rows: Rows, column: str) -> list[np.ndarray]:
+    """One curve over steps per seed; missing values are NaN."""
+    by_seed: defaultdict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        by_seed[row["seed"]].append(float(row[column]) if row[column] else np.nan)
+    return [np.array(curve) for curve in by_seed.values()]
+
+
+def figure(rows: Rows, variants: Sequence[str], file: Path) -> None:
+    """All metrics over steps, mean and range over seeds, one column per regime."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    regimes = list(dict.fromkeys(row["regime"] for row in rows))
+    columns = list(METRICS.values())[:-1]
+    size = (5 * len(regimes), 2.2 * len(columns))
+    drawing, axes = pyplot.subplots(len(columns), len(regimes), figsize=size, squeeze=False)
+    for place, regime in enumerate(regimes):
+        for level, column in enumerate(columns):
+            axis = axes[level][place]
+            for variant in variants:
+                chosen = [r for r in rows if (r["regime"], r["variant"]) == (regime, variant)]
+                curves = _curves(chosen, column)
+                if not curves or np.isnan(curves).all():
+                    continue
+                steps = np.arange(1, len(curves[0]) + 1)
+                axis.plot(steps, np.nanmean(curves, axis=0), label=variant, linewidth=1)
+                low, high = np.nanmin(curves, axis=0), np.nanmax(curves, axis=0)
+                axis.fill_between(steps, low, high, alpha=0.12)
+            if column in LOGARITHMIC:
+                axis.set_yscale("log")
+            axis.set_ylabel(column)
+        axes[0][place].set_title(regime)
+        axes[-1][place].set_xlabel("step")
+    axes[0][-1].legend(fontsize=6)
+    drawing.tight_layout()
+    drawing.savefig(file, dpi=80)
+    pyplot.close(drawing)

@@ -1,0 +1,69 @@
+"""The laboratory's bookkeeping: which runs there are, what goes on, what the table says."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonargparse import ArgumentParser
+
+from agents import command_line
+from agents.config import TRAIN_LAYOUT
+from benchmarks.laboratory import report, runs
+from benchmarks.laboratory.variants import REGIMES, VARIANTS
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("regime", REGIMES)
+def test_every_cell_is_a_valid_configuration(variant: str, regime: str, tmp_path: Path) -> None:
+    (run,) = runs.plan(tmp_path, [regime], [variant], [3])
+    argv = run.command(["--run.steps=2"])
+    assert argv[1] == "train.py"
+    values, _ = command_line.parse(ArgumentParser(), TRAIN_LAYOUT, argv[2:], {})
+    assert values["run"].seed == 3 and values["run"].steps == 2
+    assert values["algorithm"].name == VARIANTS[variant]["algorithm.name"]
+    assert str(values["optimizer"].epochs) == REGIMES[regime]["optimizer.epochs"]
+
+
+def test_an_early_stop_leaves_every_variant_with_as_many_seeds(tmp_path: Path) -> None:
+    planned = runs.plan(tmp_path, REGIMES, ["ppo", "grpo"], range(3))
+    assert [run.seed for run in planned] == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def fake(run: runs.Run, ems: list[float], after: float) -> None:
+    """What a run of that many steps leaves behind."""
+    run.folder.mkdir(parents=True)
+    (run.folder / "config.yaml").write_text("")
+    with (run.folder / "metrics.jsonl").open("w") as out:
+        for step, em in enumerate(ems, start=1):
+            line = dict.fromkeys(report.METRICS, 0.5) | {"step": step, "em": em, "clip_norm": None}
+            out.write(json.dumps(line) + "\n")
+    (run.folder / "summary.json").write_text(json.dumps({"em_before": 0.3, "em_after": after}))
+
+
+def test_what_is_done_is_not_run_again_and_what_began_goes_on(tmp_path: Path) -> None:
+    first, second = runs.plan(tmp_path, ["on-policy"], ["grpo"], range(2))
+    fake(first, [0.5], 0.5)
+    assert first.done and not second.done
+    second.folder.mkdir(parents=True)
+    (second.folder / "config.yaml").write_text("")
+    assert second.command(["--x=1"])[2:] == ["--resume", str(second.folder)]
+    assert runs.execute([first], jobs=1, extra=[]) == []
+
+
+def test_the_csv_and_the_table_by_hand(tmp_path: Path) -> None:
+    planned = runs.plan(tmp_path, ["off-policy"], ["ppo"], range(2))
+    # "Now" is a mean of three steps. Seed 0 ends at its best, seed 1 collapses.
+    fake(planned[0], [0.3, 0.3, 0.3, 0.6, 0.6, 0.6], 0.7)
+    fake(planned[1], [0.6, 0.6, 0.6, 0.0, 0.0, 0.3], 0.1)
+    rows = report.collect(planned, tmp_path / "stability.csv")
+    assert len(rows) == 12
+    lines = (tmp_path / "stability.csv").read_text().splitlines()
+    assert lines[0].startswith("regime,variant,seed,step,em,searches,grad_norm")
+    assert lines[1] == "off-policy,ppo,0,1,0.3,0.5,0.5,0.5,0.5,,0.5,0.5,,"
+    assert lines[6].endswith(",0.7,0.3")
+    # Held out 0.7 and 0.1: mean 0.4, sd 0.424. Last 0.6 and 0.1; best 0.6 and 0.6: drop 0.25.
+    assert "| `ppo` | 2 | 0.400 ± 0.424 | 0.350 | 0.600 | 0.250 | 0.50 | 0.50 |" in report.table(
+        rows
+    )
+    report.figure(rows, ["ppo"], tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
