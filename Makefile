@@ -11,7 +11,7 @@ help:
 	@echo "make setup   only set up the virtual environment"
 
 train: $(VENV)/.runtime
-	$(PY) train.py --config configs/quickstart.yaml --run.overwrite true
+	$(PY) train.py --config configs/quickstart.yaml --overwrite
 
 test: lint
 	$(PY) -m pytest

@@ -23,10 +23,14 @@ class ValueFunction:
     Attributes:
         targets: Batch with values -> (B, T), once per rollout batch, without gradient.
         clip: Half-width of the band around the old value in the clipped value loss.
+        lr: The critic's learning rate.
+        rank: Rank of its adapter, scaled and placed as the policy's.
     """
 
     targets: Callable[[Batch], Tensor]
     clip: float
+    lr: float
+    rank: int
 
 
 @dataclass(frozen=True, slots=True)

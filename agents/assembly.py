@@ -16,7 +16,7 @@ from retrieval.cache import CachedRetriever
 from retrieval.corpus import Corpus, read_corpus
 from retrieval.errors import InputError
 
-from .algorithm import Algorithm
+from .algorithm import Algorithm, ValueFunction
 from .checkpoint import load_adapter
 from .command_line import Plugin
 from .config import EnvOptions, ModelOptions, PromptOptions, RunConfig
@@ -92,21 +92,19 @@ def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
     return policy
 
 
-def build_critic(policy: SearchPolicy, config: RunConfig) -> Critic | None:
-    """The critic of the configuration, drawn from the run's seed; None for rank 0."""
-    rank, model = config.critic.lora_rank, config.model
-    if not rank:
-        return None
+def build_critic(policy: SearchPolicy, value: ValueFunction, config: RunConfig) -> Critic:
+    """The critic that an algorithm asks for, drawn from the run's seed."""
+    model = config.model
     options = LoraOptions(
-        rank=rank,
+        rank=value.rank,
         # The policy's scale, alpha / rank.
-        alpha=max(1, round(model.lora_alpha * rank / model.lora_rank)),
+        alpha=max(1, round(model.lora_alpha * value.rank / model.lora_rank)),
         target_modules=model.lora_target_modules,
         last_layers=model.lora_last_layers,
     )
     with torch.random.fork_rng():
         torch.manual_seed(derive(config.run.seed, Draw.CRITIC))
-        return Critic(policy, options)
+        return Critic(policy, options, value.lr)
 
 
 def _device(name: str) -> torch.device:
@@ -236,7 +234,7 @@ def build_parts(config: RunConfig) -> Parts:
     retriever, _ = build_retriever(config.retriever, dataset)
     algorithm: Algorithm = config.algorithm.build()
     policy = build_policy(config.model, config.run.seed)
-    critic = build_critic(policy, config) if algorithm.value is not None else None
+    value = algorithm.value
     play = PlayOptions(config.env, config.prompt, config.engine)
     return Parts(
         config=config,
@@ -247,7 +245,7 @@ def build_parts(config: RunConfig) -> Parts:
         held_out=held_out[: config.evaluation.questions],
         demonstrate=dataset.demonstrate,
         algorithm=algorithm,
-        critic=critic,
+        critic=None if value is None else build_critic(policy, value, config),
         sampler=config.sampling.build(len(dataset.questions), config.run.seed),
     )
 

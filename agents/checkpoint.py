@@ -128,8 +128,8 @@ def load_critic(critic: Critic, folder: Path) -> None:
     known = _shapes(get_peft_model_state_dict(model, adapter_name=CRITIC))
     if _shapes(adapter) != known or _shapes(head) != _shapes(critic.head.state_dict()):
         raise InputError(
-            f"{folder}: the critic has other options than the critic section; use the config.yaml "
-            "of the run that wrote it"
+            f"{folder}: the critic has another rank than algorithm.critic_rank; use the "
+            "config.yaml of the run that wrote it"
         )
     set_peft_model_state_dict(model, adapter, adapter_name=CRITIC)
     critic.head.load_state_dict(head)

@@ -10,8 +10,6 @@ from envs.limits import MIN_OBSERVATION_TOKENS
 
 from . import bounds
 from .command_line import Plugin, Slot
-from .critic import CriticOptions
-from .penalty import Penalty
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +21,12 @@ class RunOptions:
         seed: Of all draws: adapters, question order, sampling, minibatches.
         steps: Reinforcement-learning steps; each plays and trains on one rollout batch.
         save_every: Steps between checkpoints; the last step always has one.
-        overwrite: Move an existing `dir` aside (to dir-1, dir-2, ...) instead of refusing it.
     """
 
     dir: str = "runs/default"
     seed: int = 0
     steps: int = 100
     save_every: int = 10
-    overwrite: bool = False
 
     def __post_init__(self) -> None:
         bounds.at_least(self, 0, "steps")
@@ -167,10 +163,9 @@ class RolloutOptions:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerOptions:
-    """The optimiser and the shape of an update.
+    """AdamW and the shape of an update.
 
     Attributes:
-        name: "adamw", or "sgd" (without momentum: a step is the gradient times lr).
         lr: Learning rate.
         weight_decay: Decoupled weight decay.
         max_grad_norm: Global-norm clip; 0 for none.
@@ -179,7 +174,6 @@ class OptimizerOptions:
         microbatch_tokens: Tokens in one forward pass, padding included: bounds memory only.
     """
 
-    name: str = "adamw"
     lr: float = 1e-5
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
@@ -188,7 +182,6 @@ class OptimizerOptions:
     microbatch_tokens: int = 2048
 
     def __post_init__(self) -> None:
-        bounds.one_of(self, "name", ("adamw", "sgd"))
         bounds.positive(self, "lr")
         bounds.at_least(self, 0, "weight_decay", "max_grad_norm")
         bounds.at_least(self, 1, "epochs", "minibatches", "microbatch_tokens")
@@ -248,8 +241,7 @@ class RunConfig:
     rollout: RolloutOptions
     sampling: Plugin
     algorithm: Plugin
-    penalty: Penalty
-    critic: CriticOptions
+    penalty: Plugin
     optimizer: OptimizerOptions
     warm_start: WarmStartOptions
     evaluation: EvaluationOptions
@@ -260,6 +252,7 @@ RETRIEVER = Slot("retrieval.retrievers", "bm25s", CorpusOptions)
 ENGINE = Slot("agents.generation", "hf", EngineOptions)
 SAMPLING = Slot("agents.sampling", "uniform")
 ALGORITHM = Slot("agents.algorithms", "grpo")
+PENALTY = Slot("agents.penalties", "none")
 
 TRAIN_LAYOUT: dict[str, type | Slot] = {
     "run": RunOptions,
@@ -272,8 +265,7 @@ TRAIN_LAYOUT: dict[str, type | Slot] = {
     "rollout": RolloutOptions,
     "sampling": SAMPLING,
     "algorithm": ALGORITHM,
-    "penalty": Penalty,
-    "critic": CriticOptions,
+    "penalty": PENALTY,
     "optimizer": OptimizerOptions,
     "warm_start": WarmStartOptions,
     "evaluation": EvaluationOptions,

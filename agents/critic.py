@@ -1,49 +1,30 @@
 """The critic: a second adapter and a value head on the policy's own base model."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from . import bounds
 from .policy import LoraOptions, SearchPolicy
 from .types import Batch
 
 ADAPTER = "critic"
 
 
-@dataclass(frozen=True, slots=True)
-class CriticOptions:
-    """The critic of actor-critic algorithms: a second adapter and a value head on the base model.
-
-    Attributes:
-        lr: Its learning rate.
-        lora_rank: Rank of its adapter, scaled and placed as the policy's; 0 for no critic, which
-            algorithms that need one refuse.
-    """
-
-    lr: float = 1e-4
-    lora_rank: int = 16
-
-    def __post_init__(self) -> None:
-        bounds.positive(self, "lr")
-        bounds.at_least(self, 0, "lora_rank")
-
-
 class Critic:
     """Values of the states before action tokens. The base model is not copied."""
 
-    def __init__(self, policy: SearchPolicy, options: LoraOptions) -> None:
+    def __init__(self, policy: SearchPolicy, options: LoraOptions, lr: float = 1e-4) -> None:
         """Add the adapter to the policy's model.
 
         Args:
             policy: With an adapter of its own, which stays the active one.
             options: Of the critic's adapter.
+            lr: Learning rate, for whoever makes the optimiser.
 
         Raises:
             InputError: Options that do not fit the model.
         """
         self.policy = policy
+        self.lr = lr
         policy.add_adapter(ADAPTER, options)
         # Zero: before training every state is worth 0, whatever the hidden states are.
         self.head = torch.nn.Linear(policy.hidden_size, 1, device=policy.device)

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from . import bounds
-
 ESTIMATORS = ("k1", "k2", "k3")
 PLACES = ("loss", "reward")
 MAX_ERROR = 0.2  # of the adaptive controller, per update
@@ -11,16 +9,14 @@ MAX_ERROR = 0.2  # of the adaptive controller, per update
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """The `penalty` section; every algorithm can be combined with it.
+    """What a penalty plug-in builds; every algorithm can be combined with it.
 
     Attributes:
-        kl: Coefficient of the KL to the base model (the adapter switched off), per action token in
-            nats; 0 for none, and then no reference forward pass.
-        estimator: k1, k2 or k3 (http://joschu.net/blog/kl-approx.html).
-        place: "loss" adds the estimate to each token's loss; "reward" takes it, under the policy
-            that sampled, off each token's reward.
-        target: The KL per token that the coefficient is steered to (arXiv:1909.08593, section 2.2);
-            null keeps it fixed.
+        kl: Coefficient of the KL to the base model, per action token in nats; 0 for none, and then
+            no reference forward pass.
+        estimator: "k1", "k2" or "k3".
+        place: "loss" or "reward".
+        target: The KL per token that the coefficient is steered to; None keeps it fixed.
         horizon: Episodes in which the steered coefficient may change e-fold, roughly.
         entropy: Coefficient of the entropy bonus, per action token in nats.
     """
@@ -31,13 +27,6 @@ class Penalty:
     target: float | None = None
     horizon: int = 10000
     entropy: float = 0.0
-
-    def __post_init__(self) -> None:
-        bounds.at_least(self, 0, "kl", "entropy")
-        bounds.one_of(self, "estimator", ESTIMATORS)
-        bounds.one_of(self, "place", PLACES)
-        bounds.positive(self, "target")
-        bounds.at_least(self, 1, "horizon")
 
     @property
     def shapes_loss(self) -> bool:

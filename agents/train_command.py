@@ -3,11 +3,10 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 
 from retrieval.errors import InputError, RetrievalError
 
@@ -26,11 +25,12 @@ def main(argv: Sequence[str]) -> int:
     """
     folder: Path | None = None  # once there is a run to go on with
     try:
-        config, resumed = _read(argv)
-        _check_folder(config, resumed)
+        config, flags = _read(argv)
+        resumed = flags.resume is not None
+        _check_folder(config, flags)
         parts = build_parts(config)
         start = resume(parts) if resumed else begin(parts)
-        _prepare_folder(config)
+        _prepare_folder(config, flags.overwrite)
         folder = parts.folder
         summary = train(parts, start, shlex.join(["python", "train.py", *argv]))
     except InputError as error:
@@ -49,10 +49,15 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _read(argv: Sequence[str]) -> tuple[RunConfig, bool]:
-    """The configuration, and whether an earlier run goes on."""
+def _read(argv: Sequence[str]) -> tuple[RunConfig, Namespace]:
+    """The configuration, and the command's own flags."""
     parser = ArgumentParser(prog="train.py", description="Train a search agent.")
     parser.add_argument("--resume", type=str, default=None, help="A run folder to go on with.")
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="Move an existing run.dir aside (to dir-1, dir-2, ...) instead of refusing it.",
+    )
     resumed = command_line.peek(argv, "--resume")
     if resumed is not None:
         file = Path(resumed) / "config.yaml"
@@ -62,31 +67,29 @@ def _read(argv: Sequence[str]) -> tuple[RunConfig, bool]:
     values, flags = command_line.parse(parser, TRAIN_LAYOUT, argv, {})
     if flags.resume != resumed:
         raise InputError("resume: give --resume on the command line, not in a file")
-    if resumed is not None:
-        values["run"] = replace(values["run"], overwrite=False)
-    return RunConfig(**values), resumed is not None
+    return RunConfig(**values), flags
 
 
-def _check_folder(config: RunConfig, resumed: bool) -> None:
+def _check_folder(config: RunConfig, flags: Namespace) -> None:
+    resumed = flags.resume is not None
     """Refuse a folder that cannot take the run, before anything slow is built."""
     folder = Path(config.run.dir)
     if not (folder.name or resumed):
         raise InputError(f"run.dir: {config.run.dir!r} is no folder of a run's own; give runs/NAME")
     command_line.check_creatable("run.dir", folder)
-    if folder.exists() and not (resumed or config.run.overwrite):
+    if folder.exists() and not (resumed or flags.overwrite):
         raise InputError(
             f"run.dir: {folder} exists; go on with --resume {folder}, give another --run.dir, "
-            "or move it aside with --run.overwrite true"
+            "or move it aside with --overwrite"
         )
 
 
-def _prepare_folder(config: RunConfig) -> None:
+def _prepare_folder(config: RunConfig, overwrite: bool) -> None:
     """Move an earlier folder aside if that is wanted, and write the resolved configuration."""
     folder = Path(config.run.dir)
     values: dict[str, Any] = {name: getattr(config, name) for name in TRAIN_LAYOUT}
-    values["run"] = replace(config.run, overwrite=False)  # nor would a resumed run want it
     try:
-        if folder.exists() and config.run.overwrite:
+        if folder.exists() and overwrite:
             number = 1
             while (aside := folder.with_name(f"{folder.name}-{number}")).exists():
                 number += 1

@@ -93,10 +93,7 @@ class Trainer:
             InputError: An algorithm with a value function, and no critic to learn it.
         """
         if algorithm.value is not None and critic is None:
-            raise InputError(
-                "critic.lora_rank: this algorithm needs a critic; give 1 or more, or choose an "
-                "algorithm without one"
-            )
+            raise InputError("algorithm: it has a value function; give the trainer a critic")
         self.policy = policy
         self.algorithm = algorithm
         self.optimizer = optimizer

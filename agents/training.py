@@ -25,7 +25,7 @@ from .checkpoint import (
     load_training,
     save_checkpoint,
 )
-from .config import OptimizerOptions, RunConfig
+from .config import RunConfig
 from .engine import Sampling
 from .evaluation import batch_metrics
 from .held_out import compare, evaluate_once, evaluated, evaluation_file
@@ -51,18 +51,14 @@ class Start:
 
 
 def begin(parts: Parts) -> Start:
-    """A fresh start.
-
-    Raises:
-        InputError: An algorithm that needs a critic, and none configured.
-    """
+    """A fresh start."""
     config, critic = parts.config, parts.critic
-    optimizer = _optimizer(parts.policy, config.optimizer)
+    optimizer = _adamw(parts.policy, config.optimizer.lr, config.optimizer.weight_decay)
     if critic is not None:
-        group = {"params": critic.parameters(), "lr": config.critic.lr}
-        optimizer.add_param_group(group)
+        optimizer.add_param_group({"params": critic.parameters(), "lr": critic.lr})
+    penalty = config.penalty.build()
     trainer = Trainer(
-        parts.policy, parts.algorithm, optimizer, _step_options(config), config.penalty, critic
+        parts.policy, parts.algorithm, optimizer, _step_options(config), penalty, critic
     )
     return Start(trainer, None)
 
@@ -129,9 +125,7 @@ def warm_start(parts: Parts) -> None:
     options = config.warm_start
     if not options.steps:
         return
-    optimizer = torch.optim.AdamW(
-        parts.policy.trainable_parameters(), lr=options.lr, weight_decay=0.0
-    )
+    optimizer = _adamw(parts.policy, options.lr, 0.0)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, options.steps)
     one_step = StepOptions(1, 1, config.optimizer.microbatch_tokens, 1.0, temperature=1.0)
     trainer = Trainer(parts.policy, sft.build(sft.Config()), optimizer, one_step)
@@ -269,10 +263,8 @@ def _step_options(config: RunConfig) -> StepOptions:
     )
 
 
-def _optimizer(policy: SearchPolicy, options: OptimizerOptions) -> torch.optim.Optimizer:
-    kind = torch.optim.AdamW if options.name == "adamw" else torch.optim.SGD
-    parameters = policy.trainable_parameters()
-    return kind(parameters, lr=options.lr, weight_decay=options.weight_decay)
+def _adamw(policy: SearchPolicy, lr: float, weight_decay: float) -> torch.optim.AdamW:
+    return torch.optim.AdamW(policy.trainable_parameters(), lr=lr, weight_decay=weight_decay)
 
 
 def _describe(step: int, steps: int, line: dict[str, float | None]) -> str:

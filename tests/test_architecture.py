@@ -22,6 +22,8 @@ PLUGIN_FOLDERS = (
     "envs.datasets",
     "envs.rewards",
     "agents.algorithms",
+    "agents.penalties",
+    "agents.sampling",
     "agents.generation",
 )
 # A function without a home says that the nouns are wrong.
@@ -191,7 +193,9 @@ def test_a_plug_in_has_a_docstring_a_frozen_documented_config_and_build(folder) 
         assert module.__doc__ and module.Config.__doc__ and module.build.__doc__, name
         assert module.Config.__dataclass_params__.frozen, name
         fields = [field.name for field in dataclasses.fields(module.Config)]
-        assert all(f"{field}: " in module.Config.__doc__ for field in fields), name
+        # A field that is inherited is documented where it comes from.
+        texts = "".join(base.__doc__ or "" for base in module.Config.__mro__)
+        assert all(f"{field}: " in texts for field in fields), name
 
 
 class TestSafety:

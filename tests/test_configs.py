@@ -47,7 +47,6 @@ def test_what_it_says_is_what_is_parsed(file: Path) -> None:
 def test_it_is_a_run_of_its_own_that_evaluates_on_held_out_questions(file: Path) -> None:
     values = parse(file)
     assert values["run"].dir == f"runs/{file.stem}"
-    assert not values["run"].overwrite
     if values["evaluation"].questions:
         assert values["dataset"].config.split == "train"
         assert values["evaluation"].split == "test"

@@ -27,6 +27,8 @@ class Config(Clip):
         whiten: Standardise the advantages over all action tokens of the rollout batch.
         whiten_eps: Added to their standard deviation.
         value_clip: Half-width of the band around the old value in the value loss.
+        critic_lr: The critic's learning rate.
+        critic_rank: Rank of the critic's adapter, scaled and placed as the policy's.
     """
 
     gamma: float = 1.0
@@ -34,12 +36,15 @@ class Config(Clip):
     whiten: bool = True
     whiten_eps: float = 1e-8
     value_clip: float = 0.5
+    critic_lr: float = 1e-4
+    critic_rank: int = 16
 
     def __post_init__(self) -> None:
         Clip.__post_init__(self)
         bounds.share(self, "gamma", "lam")
         bounds.at_least(self, 0, "whiten_eps")
-        bounds.positive(self, "value_clip")
+        bounds.positive(self, "value_clip", "critic_lr")
+        bounds.at_least(self, 1, "critic_rank")
 
 
 def build(config: Config) -> Algorithm:
@@ -60,5 +65,5 @@ def build(config: Config) -> Algorithm:
         assert batch.values is not None
         return raw(batch) + batch.values
 
-    value = ValueFunction(targets, config.value_clip)
+    value = ValueFunction(targets, config.value_clip, config.critic_lr, config.critic_rank)
     return Algorithm(advantage, config.token_loss, sequence_mean_weights, value)

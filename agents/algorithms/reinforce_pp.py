@@ -1,8 +1,8 @@
 """REINFORCE++: returns standardised over the batch in place of a critic or groups.
 
-arXiv:2501.03262: the token's advantage is the undiscounted sum of rewards from it on (the KL
-penalty in the reward included, `penalty.place: reward`), standardised over all action tokens of the
-batch; PPO's clip; mean over all tokens.
+arXiv:2501.03262: the token's advantage is the undiscounted sum of rewards from it on (a KL in the
+reward included, `penalty.name: kl` with `penalty.place: reward`), standardised over all action
+tokens of the batch; PPO's clip; mean over all tokens.
 """
 
 from dataclasses import dataclass

@@ -1,17 +1,19 @@
 """What the laboratory compares: algorithms with their options, and regimes of the optimiser."""
 
+CRITIC = {"algorithm.critic_lr": "1e-3", "algorithm.critic_rank": "32"}
 # Label -> flags of train.py.
 VARIANTS: dict[str, dict[str, str]] = {
-    "ppo": {"algorithm.name": "ppo"},
-    "turn_ppo": {"algorithm.name": "turn_ppo"},
-    "s_ppo": {"algorithm.name": "s_ppo"},
-    "s_ppo-step": {"algorithm.name": "s_ppo", "algorithm.apply_to": "step"},
-    "so_ppo": {"algorithm.name": "so_ppo"},
-    "so_ppo-step": {"algorithm.name": "so_ppo", "algorithm.apply_to": "step"},
-    "so_ppo-max1": {"algorithm.name": "so_ppo", "algorithm.rule": "max1"},
-    "so_ppo-literal": {"algorithm.name": "so_ppo", "algorithm.rule": "literal"},
+    "ppo": {"algorithm.name": "ppo", **CRITIC},
+    "turn_ppo": {"algorithm.name": "turn_ppo", **CRITIC},
+    "s_ppo": {"algorithm.name": "s_ppo", **CRITIC},
+    "s_ppo-step": {"algorithm.name": "s_ppo", **CRITIC, "algorithm.apply_to": "step"},
+    "so_ppo": {"algorithm.name": "so_ppo", **CRITIC},
+    "so_ppo-step": {"algorithm.name": "so_ppo", **CRITIC, "algorithm.apply_to": "step"},
+    "so_ppo-max1": {"algorithm.name": "so_ppo", **CRITIC, "algorithm.rule": "max1"},
+    "so_ppo-literal": {"algorithm.name": "so_ppo", **CRITIC, "algorithm.rule": "literal"},
     "so_ppo-literal-step": {
         "algorithm.name": "so_ppo",
+        **CRITIC,
         "algorithm.rule": "literal",
         "algorithm.apply_to": "step",
     },

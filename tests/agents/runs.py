@@ -31,7 +31,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "rollout": {"questions_per_step": 2, "group_size": 4},
     # The KL to the base model makes the reference pass, too, part of what must be repeatable.
     "algorithm": {"name": "grpo"},
-    "penalty": {"kl": 0.1},
+    "penalty": {"name": "kl", "coef": 0.1},
     "optimizer": {"lr": 0.01, "minibatches": 2},
     "warm_start": {"steps": 2, "episodes_per_step": 4, "lr": 0.01},
     "evaluation": {"questions": 4},

@@ -169,10 +169,13 @@ def test_defaults_are_checked_like_files() -> None:
 
 
 def documented(kind: type) -> dict[str, str]:
-    """The Attributes of a docstring, read with a regular expression."""
-    doc = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
-    entries = re.findall(r"^    (\w+): ((?:.*\n?)(?:^        .*\n?)*)", doc, re.MULTILINE)
-    return {name: "".join(text.split()) for name, text in entries}
+    """The Attributes of a docstring and of those it inherits, read with a regular expression."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        doc = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2]
+        entries = re.findall(r"^    (\w+): ((?:.*\n?)(?:^        .*\n?)*)", doc, re.MULTILINE)
+        found |= {name: "".join(text.split()) for name, text in entries}
+    return found
 
 
 @pytest.mark.parametrize("dataset", ["atlas", "formulary", "mix"])

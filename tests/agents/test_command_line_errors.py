@@ -14,9 +14,9 @@ from agents.config import EVAL_LAYOUT, TRAIN_LAYOUT, CorpusOptions
 from retrieval import plugins
 from retrieval.errors import InputError
 
-LAYOUT_KEYS = "algorithm, dataset, engine, env, evaluation, model, optimizer, prompt, retriever, "
-LAYOUT_KEYS += "rollout, run, warm_start"
-RUN_KEYS = "run.dir, run.overwrite, run.save_every, run.seed, run.steps"
+LAYOUT_KEYS = "algorithm, dataset, engine, env, evaluation, model, optimizer, penalty, prompt, "
+LAYOUT_KEYS += "retriever, rollout, run, sampling, warm_start"
+RUN_KEYS = "run.dir, run.save_every, run.seed, run.steps"
 
 
 def refusal(*argv: str, layout: Any = TRAIN_LAYOUT) -> str:
@@ -51,7 +51,7 @@ def test_an_unknown_key_is_named_with_the_valid_ones(
 
 
 def test_a_flag_is_never_a_prefix_of_another() -> None:
-    # argparse would take --run.overwr for --run.overwrite, and look-ahead would miss --dataset.nam.
+    # argparse would take --run.sav for --run.save_every, and look-ahead would miss --dataset.nam.
     assert refusal("--run.overwr", "true").startswith("run.overwr: unknown key.")
     assert refusal("--dataset.nam", "formulary").startswith("dataset.nam: unknown key.")
 
@@ -59,7 +59,6 @@ def test_a_flag_is_never_a_prefix_of_another() -> None:
 WRONG = [
     ("run.steps", "many", "int"),
     ("run.steps", "1.5", "int"),
-    ("run.overwrite", "maybe", "bool"),
     ("optimizer.lr", "fast", "float"),
     ("env.max_context_tokens", "much", "int or null"),
     ("env.reward", "3", "dict"),

@@ -44,14 +44,6 @@ REFUSED = [
     ("algorithm.clip_low", "0", "0.0; give more than 0"),
     ("algorithm.clip_high", "-0.2", "-0.2; give more than 0"),
     ("algorithm.dual_clip", "0.5", "0.5; give at least 1"),
-    ("penalty.kl", "-0.1", "-0.1; give at least 0"),
-    ("penalty.target", "0", "0.0; give more than 0"),
-    ("penalty.horizon", "0", "0; give at least 1"),
-    ("penalty.estimator", "k4", "'k4'; choose one of k1, k2, k3"),
-    ("penalty.place", "nowhere", "'nowhere'; choose one of loss, reward"),
-    ("optimizer.name", "lion", "'lion'; choose one of adamw, sgd"),
-    ("critic.lr", "0", "0.0; give more than 0"),
-    ("critic.lora_rank", "-1", "-1; give at least 0"),
     ("algorithm.std_eps", "-1", "-1.0; give at least 0"),
     ("retriever.k1", "-1", "-1.0: it must be 0 or more (0.9 is usual)"),
 ]
@@ -78,8 +70,6 @@ ON_THE_BOUND = {
     "warm_start": {"steps": "0", "stop_early_share": "0"},
     "evaluation": {"questions": "0"},
     "algorithm": {"std_eps": "0", "clip_low": "0.001", "dual_clip": "1"},
-    "penalty": {"kl": "0", "horizon": "1"},
-    "critic": {"lora_rank": "0"},
 }
 
 

@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from agents.losses import kl
+from agents.penalties import entropy, none
+from agents.penalties import kl as kl_plug_in
 from agents.penalty import Penalty
 from agents.policy import SearchPolicy
+from retrieval.errors import InputError
 from tests.agents import builds
 from tests.agents.training_parts import GRPO, ONE_STEP, gradients, sampled, still
 
@@ -65,9 +68,9 @@ def test_the_entropy_bonus_adds_its_own_gradient(own) -> None:
         length = int(batch.lengths[row])
         logits = own.model(input_ids=batch.input_ids[row : row + 1, :length]).logits[0]
         every = (logits / ONE_STEP.temperature).log_softmax(-1)
-        entropy = -(every.exp() * every).sum(-1)
+        bits = -(every.exp() * every).sum(-1)
         places = batch.action_mask[row].nonzero()[:, 0]
-        total = total + entropy[places - 1].mean() / len(batch)
+        total = total + bits[places - 1].mean() / len(batch)
     (-0.2 * total).backward()
     assert gradients(own).norm() > 1e-3
     assert (added - gradients(own)).norm() < 1e-3 * gradients(own).norm()
@@ -110,3 +113,26 @@ def test_the_trainer_steers_and_reports_the_coefficient_it_used(own) -> None:
     resumed = still(own, GRPO, penalty=penalty)
     resumed.load_state(trainer.state())
     assert resumed.update(batch, 0)["kl_coef"] == trainer.update(batch, 0)["kl_coef"]
+
+
+def test_the_plug_ins_build_what_they_say() -> None:
+    assert none.build(none.Config()) == Penalty()
+    assert entropy.build(entropy.Config(coef=0.02)) == Penalty(entropy=0.02)
+    options = {"estimator": "k1", "place": "reward", "target": 0.1, "horizon": 7, "entropy": 0.3}
+    built = kl_plug_in.build(kl_plug_in.Config(coef=0.5, **options))
+    assert built == Penalty(kl=0.5, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"coef": -0.1}, "coef is -0.1; give at least 0"),
+        ({"target": 0.0}, "target is 0.0; give more than 0"),
+        ({"horizon": 0}, "horizon is 0; give at least 1"),
+        ({"estimator": "k4"}, "estimator is 'k4'; choose one of k1, k2, k3"),
+        ({"place": "nowhere"}, "place is 'nowhere'; choose one of loss, reward"),
+    ],
+)
+def test_settings_out_of_range_are_refused(options, message) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"):
+        kl_plug_in.Config(**options)

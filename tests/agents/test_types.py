@@ -16,7 +16,7 @@ PER_ROW = ("rewards", "group_ids", "strata")
 
 def batch(rows: int = 6) -> Batch:
     made = builds.double(to_batch(builds.random_trajectories(rows, seed=2), 1))
-    return replace(made, values=made.ref_logprobs * 2)
+    return replace(made, values=made.ref_logprobs * 2, penalties=made.ref_logprobs * 3)
 
 
 def test_a_turns_ids_and_logprobs_agree_in_number() -> None:
@@ -67,14 +67,14 @@ def test_t19_selected_rows_keep_everything_that_is_theirs(rows) -> None:
 
 
 def test_selecting_nothing_and_optional_tensors() -> None:
-    whole = replace(batch(), values=None)
+    whole = replace(batch(), values=None, penalties=None)
     none = whole.select(torch.tensor([], dtype=torch.int64))
     assert len(none) == 0 and none.values is None
     assert whole.select(torch.tensor([1])).values is None
 
 
 def test_to_moves_everything() -> None:
-    moved = replace(batch(), values=None).to(torch.device("meta"))
+    moved = replace(batch(), values=None, penalties=None).to(torch.device("meta"))
     devices = {
         getattr(moved, field.name).device.type
         for field in fields(Batch)
@@ -83,8 +83,16 @@ def test_to_moves_everything() -> None:
     assert devices == {"meta"} and moved.values is None
 
 
-def test_with_reference_changes_nothing_else() -> None:
-    whole = batch()
-    reference = torch.zeros_like(whole.old_logprobs)
-    other = whole.with_reference(reference)
-    assert other.ref_logprobs is reference and other.old_logprobs is whole.old_logprobs
+def test_penalties_come_off_the_returns_and_off_each_token() -> None:
+    made = builds.trajectory(([1], [2, 3]), ([4], [5]), rewards=[0.25, 0.5])
+    plain = to_batch([made, builds.trajectory(([1, 2], [3]), rewards=[1.0])], 0)
+    # Each turn is paid on its last action token.
+    assert plain.token_rewards.tolist() == [[0, 0, 0.25, 0, 0.5], [0, 0, 1.0, 0, 0]]
+    assert plain.num_turns.tolist() == [2, 1]
+    costs = torch.tensor([[9.0, 0.1, 0.2, 9.0, 0.3], [9.0, 9.0, 0.4, 9.0, 9.0]])
+    dear = replace(plain, penalties=costs)
+    assert dear.returns.tolist() == pytest.approx([0.75 - 0.6, 1.0 - 0.4])
+    expected = [0, -0.1, 0.05, 0, 0.2], [0, 0, 0.6, 0, 0]
+    for got, row in zip(dear.token_rewards.tolist(), expected, strict=True):
+        assert got == pytest.approx(row)
+    assert torch.allclose(dear.token_rewards.sum(1), dear.returns)
