@@ -169,7 +169,7 @@ def test_overwrite_moves_earlier_folders_aside(tmp_path: Path, capsys: Capture) 
     assert list(runs.contents(tmp_path / "run-2")) == ["new"]
     assert {"config.yaml", "checkpoints/step-000000/state.json"} <= set(runs.contents(folder))
     # The flag is not kept: --resume must not move the run away from under itself.
-    assert "overwrite" not in (folder / "config.yaml").read_text()
+    assert "overwrite:" not in (folder / "config.yaml").read_text()
     assert runs.call(capsys, main, "--resume", folder, "--overwrite").status == 0
     assert not (tmp_path / "run-3").exists()
 
