@@ -30,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
         _check_folder(config, flags)
         parts = build_parts(config)
         start = resume(parts) if resumed else begin(parts)
-        _prepare_folder(config, flags.overwrite)
+        _prepare_folder(config, flags.overwrite and not resumed)
         folder = parts.folder
         summary = train(parts, start, shlex.join(["python", "train.py", *argv]))
     except InputError as error:
