@@ -24,7 +24,7 @@ from envs.registration import make_env
 from envs.types import Dataset
 
 VOCABULARY = 640
-STEPS, EPISODES, LR = 700, 16, 3e-3
+STEPS, EPISODES, LR = 250, 16, 3e-3
 STOP_EARLY_SHARE = 0.85  # of the demonstrations stop one hop too early
 
 
