@@ -4,6 +4,8 @@ Its byte-pair tokenizer is trained on the prompts and a small atlas world, its w
 from a fixed seed: the same model in every process, without a file.
 """
 
+from collections.abc import Iterable
+
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -51,16 +53,21 @@ def _build_tokenizer() -> PreTrainedTokenizerFast:
         texts.append(question.prompt)
         if world.demonstrate:
             texts.extend(world.demonstrate(question, False))
+    return train_tokenizer([*TEMPLATES.values(), *texts], vocab_size=1024)
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with a chat template, learnt from texts."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=1024,
+        vocab_size=vocab_size,
         special_tokens=["<|im_start|>", "<|im_end|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator([*TEMPLATES.values(), *texts], trainer)
+    bpe.train_from_iterator(texts, trainer)
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=bpe, eos_token="<|im_end|>", pad_token="<|im_end|>"
     )

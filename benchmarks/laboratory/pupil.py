@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -17,7 +16,7 @@ from agents.batching import to_batch
 from agents.policy import SearchPolicy
 from agents.prompts import build_framing
 from agents.rollout import demonstrate
-from agents.tiny import CHAT_TEMPLATE
+from agents.tiny import train_tokenizer
 from agents.trainer import StepOptions, Trainer
 from agents.writing import scratch_folder
 from envs.registration import make_env
@@ -91,18 +90,4 @@ def _clone(policy: SearchPolicy, world: Dataset, instruction: str, seed: int) ->
 def _tokenizer(world: Dataset, instruction: str) -> PreTrainedTokenizerFast:
     texts = [instruction, *(f"Doc 1(Title: {p.title}) {p.text}" for p in world.passages or ())]
     texts += [question.prompt for question in world.questions[:2000]]
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=["<|im_start|>", "<|im_end|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    bpe.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bpe, eos_token="<|im_end|>", pad_token="<|im_end|>"
-    )
-    tokenizer.chat_template = CHAT_TEMPLATE
-    return tokenizer
+    return train_tokenizer(texts, VOCABULARY)
