@@ -26,7 +26,7 @@ def standardize_within(rewards: Tensor, *keys: Tensor, eps: float = 1e-8) -> Ten
         (B,) in the dtype of `rewards`.
     """
     cell, sizes = _cells(rewards, keys)
-    centred = center_within(rewards, *keys)
+    centred = _centred(rewards, cell, sizes)
     variance = torch.zeros_like(sizes).index_add(0, cell, centred.square()) / sizes
     # The centred values are exactly 0 where all are equal, and so is their quotient.
     scale = torch.where(variance > 0, variance.sqrt() + eps, torch.ones_like(variance))
@@ -38,9 +38,7 @@ def center_within(rewards: Tensor, *keys: Tensor) -> Tensor:
 
     Exactly 0 where all are equal. Args as in `standardize_within`.
     """
-    cell, sizes = _cells(rewards, keys)
-    mean = torch.zeros_like(sizes).index_add(0, cell, rewards) / sizes
-    return _unless_equal(rewards - mean[cell], rewards, cell, len(sizes))
+    return _centred(rewards, *_cells(rewards, keys))
 
 
 def leave_one_out(rewards: Tensor, *keys: Tensor) -> Tensor:
@@ -49,7 +47,7 @@ def leave_one_out(rewards: Tensor, *keys: Tensor) -> Tensor:
     RLOO (arXiv:2402.14740, Eq. 5): R_i - sum_{j != i} R_j / (n - 1) = (R_i - mean) n / (n - 1).
     """
     cell, sizes = _cells(rewards, keys)
-    return center_within(rewards, *keys) * (sizes / (sizes - 1).clamp(min=1))[cell]
+    return _centred(rewards, cell, sizes) * (sizes / (sizes - 1).clamp(min=1))[cell]
 
 
 def whiten(values: Tensor, action_mask: Tensor, eps: float = 1e-8) -> Tensor:
@@ -100,8 +98,10 @@ def _cells(rewards: Tensor, keys: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
     return cell, rewards.new_zeros(count).index_add(0, cell, torch.ones_like(rewards))
 
 
-def _unless_equal(values: Tensor, rewards: Tensor, cell: Tensor, count: int) -> Tensor:
-    """The values, exactly 0 in cells whose rewards are all equal."""
-    lowest = rewards.new_full((count,), torch.inf).scatter_reduce(0, cell, rewards, "amin")
-    highest = rewards.new_full((count,), -torch.inf).scatter_reduce(0, cell, rewards, "amax")
-    return torch.where((highest > lowest)[cell], values, torch.zeros_like(values))
+def _centred(rewards: Tensor, cell: Tensor, sizes: Tensor) -> Tensor:
+    """Rewards less the mean of their cell, exactly 0 in cells whose rewards are all equal."""
+    mean = torch.zeros_like(sizes).index_add(0, cell, rewards) / sizes
+    lowest = torch.full_like(sizes, torch.inf).scatter_reduce(0, cell, rewards, "amin")
+    highest = torch.full_like(sizes, -torch.inf).scatter_reduce(0, cell, rewards, "amax")
+    centred = rewards - mean[cell]
+    return torch.where((highest > lowest)[cell], centred, torch.zeros_like(centred))

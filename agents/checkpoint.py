@@ -172,7 +172,6 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tens
         f"{index}.{name}": value.contiguous()
         for index, values in optimizer.state_dict()["state"].items()
         for name, value in values.items()
-        if value is not None  # SGD's momentum, of which there is none
     }
 
 
