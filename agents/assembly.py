@@ -60,15 +60,19 @@ def build_retriever(plugin: Plugin, dataset: Dataset) -> tuple[CachedRetriever, 
     Raises:
         InputError: No corpus at all.
     """
+    needs_corpus = getattr(plugin.module, "NEEDS_CORPUS", True)
+    corpus = None
     if plugin.options.corpus is not None:
         corpus = read_corpus(plugin.options.corpus)
-    elif dataset.passages is not None:
+    elif needs_corpus and dataset.passages is not None:
         corpus = Corpus.of(dataset.passages)
-    else:
+    elif needs_corpus:
         raise InputError(
             "retriever.corpus: this dataset brings no passages; give --retriever.corpus FILE"
         )
-    return CachedRetriever(plugin.build(corpus)), corpus.fingerprint
+    retriever = plugin.build(corpus)
+    searched = retriever if corpus is None else corpus
+    return CachedRetriever(retriever), searched.fingerprint
 
 
 def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:

@@ -172,6 +172,7 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tens
         f"{index}.{name}": value.contiguous()
         for index, values in optimizer.state_dict()["state"].items()
         for name, value in values.items()
+        if value is not None  # SGD's momentum buffer, where there is no momentum
     }
 
 

@@ -19,8 +19,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from retrieval import plugins
 from retrieval.errors import InputError
-
-from .parser_errors import explain
+from retrieval.parser_errors import explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +53,14 @@ class Plugin:
     config: Any
     options: Any = None
 
+    @property
+    def module(self) -> Any:
+        """The plug-in's module."""
+        return plugins.load(self.package, self.name)
+
     def build(self, *args: Any) -> Any:
         """Call the module's `build(config, *args)`."""
-        return plugins.load(self.package, self.name).build(self.config, *args)
+        return self.module.build(self.config, *args)
 
 
 # jsonargparse takes 1e5 for a number; YAML 1.1, and so PyYAML, for a string. Both must agree, or a

@@ -161,11 +161,16 @@ class RolloutOptions:
         bounds.positive(self, "temperature")
 
 
+OPTIMIZERS = ("adamw", "sgd")
+
+
 @dataclass(frozen=True, slots=True)
 class OptimizerOptions:
-    """AdamW and the shape of an update.
+    """The optimiser and the shape of an update.
 
     Attributes:
+        name: "adamw", or "sgd" without momentum. Adam divides by the gradient's own size, and so
+            undoes most of a scale put on it.
         lr: Learning rate.
         weight_decay: Decoupled weight decay.
         max_grad_norm: Global-norm clip; 0 for none.
@@ -174,6 +179,7 @@ class OptimizerOptions:
         microbatch_tokens: Tokens in one forward pass, padding included: bounds memory only.
     """
 
+    name: str = "adamw"
     lr: float = 1e-5
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
@@ -182,6 +188,7 @@ class OptimizerOptions:
     microbatch_tokens: int = 2048
 
     def __post_init__(self) -> None:
+        bounds.one_of(self, "name", OPTIMIZERS)
         bounds.positive(self, "lr")
         bounds.at_least(self, 0, "weight_decay", "max_grad_norm")
         bounds.at_least(self, 1, "epochs", "minibatches", "microbatch_tokens")

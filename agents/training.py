@@ -29,12 +29,13 @@ from .config import RunConfig
 from .engine import Sampling
 from .evaluation import batch_metrics
 from .held_out import compare, evaluate_once, evaluated, evaluation_file
-from .policy import SearchPolicy
 from .progress import progress_bar
 from .rollout import demonstrate, usable
 from .seeding import Draw, derive
 from .trainer import StepOptions, Trainer
 from .types import Trajectory
+
+_OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,11 @@ class Start:
 def begin(parts: Parts) -> Start:
     """A fresh start."""
     config, critic = parts.config, parts.critic
-    optimizer = _adamw(parts.policy, config.optimizer.lr, config.optimizer.weight_decay)
+    optimizer = _OPTIMIZERS[config.optimizer.name](
+        parts.policy.trainable_parameters(),
+        lr=config.optimizer.lr,
+        weight_decay=config.optimizer.weight_decay,
+    )
     if critic is not None:
         optimizer.add_param_group({"params": critic.parameters(), "lr": critic.lr})
     penalty = config.penalty.build()
@@ -125,7 +130,9 @@ def warm_start(parts: Parts) -> None:
     options = config.warm_start
     if not options.steps:
         return
-    optimizer = _adamw(parts.policy, options.lr, 0.0)
+    optimizer = torch.optim.AdamW(
+        parts.policy.trainable_parameters(), lr=options.lr, weight_decay=0.0
+    )
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, options.steps)
     one_step = StepOptions(1, 1, config.optimizer.microbatch_tokens, 1.0, temperature=1.0)
     trainer = Trainer(parts.policy, sft.build(sft.Config()), optimizer, one_step)
@@ -261,10 +268,6 @@ def _step_options(config: RunConfig) -> StepOptions:
         max_grad_norm=options.max_grad_norm,
         temperature=config.rollout.temperature,
     )
-
-
-def _adamw(policy: SearchPolicy, lr: float, weight_decay: float) -> torch.optim.AdamW:
-    return torch.optim.AdamW(policy.trainable_parameters(), lr=lr, weight_decay=weight_decay)
 
 
 def _describe(step: int, steps: int, line: dict[str, float | None]) -> str:

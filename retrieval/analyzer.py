@@ -50,6 +50,13 @@ class Analyzer:
         return [_stem(word) for word in words] if self.stemming else words
 
 
+ANALYZERS = {
+    "english": Analyzer(),
+    "stop": Analyzer(stemming=False),
+    "plain": Analyzer(stopwords=False, stemming=False),
+}
+
+
 class _Stemmers(threading.local):
     """One stemmer a thread: PyStemmer's objects are not thread-safe."""
 

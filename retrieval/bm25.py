@@ -2,21 +2,23 @@
 
 from tqdm import tqdm
 
-from .analyzer import Analyzer
+from .analyzer import ANALYZERS, Analyzer
 from .corpus import Corpus
 from .errors import InputError
 
 
-def check_parameters(k1: float, b: float) -> None:
-    """Check BM25's two parameters.
+def check_parameters(k1: float, b: float, analyzer: str) -> None:
+    """Check BM25's two parameters and the analyzer's name.
 
     Raises:
-        InputError: k1 is negative or not finite, or b lies outside 0..1.
+        InputError: k1 is negative or not finite, b lies outside 0..1, or an unknown analyzer.
     """
     if not 0 <= k1 < float("inf"):
         raise InputError(f"k1 is {k1}: it must be 0 or more (0.9 is usual)")
     if not 0 <= b <= 1:
         raise InputError(f"b is {b}: it must lie within 0 and 1 (0.4 is usual)")
+    if analyzer not in ANALYZERS:
+        raise InputError(f"analyzer is {analyzer!r}; choose one of {', '.join(ANALYZERS)}")
 
 
 def index_terms(corpus: Corpus, analyzer: Analyzer) -> list[list[str]]:

@@ -1,7 +1,7 @@
 """A corpus: its passages, checked row by row as they are read, and a fingerprint of them."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,12 @@ class Corpus:
     """Passages in a fixed order; two corpora are equal when their fingerprints are.
 
     Attributes:
-        passages: At least one; no id occurs twice.
+        passages: At least one; no id occurs twice. In memory, or those of an index folder.
         fingerprint: "sha256:" and 64 hex digits over ids, titles and texts in order: the same
             passages have the same fingerprint, whichever file or generator they come from.
     """
 
-    passages: tuple[Passage, ...] = field(repr=False, compare=False)
+    passages: Sequence[Passage] = field(repr=False, compare=False)
     fingerprint: str
 
     @classmethod
@@ -63,17 +63,9 @@ def read_corpus(path: str | Path, progress: bool = True) -> Corpus:
         InputError: The file cannot be read, or a row is wrong; the message names file and line.
     """
     path = Path(path)
-    rows = read_rows(path, ("id", "title", *_TEXT_FIELDS))
     places: dict[str, str] = {}
     passages = []
-    shown = tqdm(
-        rows, desc=f"read {path.name}", unit=" passages", disable=None if progress else True
-    )
-    for place, row in shown:
-        try:
-            passage = _passage(row)
-        except InputError as error:
-            raise InputError(f"{path}: {place}: {error}") from None
+    for place, passage in stream_corpus(path, progress):
         if passage.id in places:
             raise InputError(
                 f"{path}: {place}: id {passage.id!r} stands at {places[passage.id]} already; "
@@ -86,14 +78,47 @@ def read_corpus(path: str | Path, progress: bool = True) -> Corpus:
     return Corpus(tuple(passages), _fingerprint(passages))
 
 
+def stream_corpus(path: str | Path, progress: bool = True) -> Iterator[tuple[str, Passage]]:
+    """The passages of a corpus file one by one; ids are not compared.
+
+    Args:
+        path: As for `read_corpus`.
+        progress: Show a bar on stderr where that is a terminal.
+
+    Yields:
+        (place, passage); place is "line 7" or "row 7".
+
+    Raises:
+        InputError: The file cannot be read, or a row is wrong; the message names file and line.
+    """
+    path = Path(path)
+    rows = read_rows(path, ("id", "title", *_TEXT_FIELDS))
+    shown = tqdm(
+        rows, desc=f"read {path.name}", unit=" passages", disable=None if progress else True
+    )
+    for place, row in shown:
+        try:
+            yield place, _passage(row)
+        except InputError as error:
+            raise InputError(f"{path}: {place}: {error}") from None
+
+
 def _fingerprint(passages: Iterable[Passage]) -> str:
-    """Length-prefixed, so that no two lists of passages share an encoding."""
     digest = hashlib.sha256()
     for passage in passages:
-        for part in (passage.id, passage.title, passage.text):
-            encoded = _utf8(part, f"passage {passage.id!r}")
-            digest.update(len(encoded).to_bytes(8, "big") + encoded)
+        add_to_digest(digest, passage)
     return f"sha256:{digest.hexdigest()}"
+
+
+def add_to_digest(digest: "hashlib._Hash", passage: Passage) -> None:
+    """Length-prefixed, so that no two lists of passages share an encoding.
+
+    Raises:
+        InputError: A text is not valid Unicode.
+    """
+    for part in (passage.id, passage.title, passage.text):
+        encoded = _utf8(part, f"passage {passage.id!r}")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
 
 
 def _utf8(text: str, culprit: str) -> bytes:

@@ -1,9 +1,10 @@
 """The laboratory's model: a 4-layer transformer that has cloned the expert's grammar.
 
-Its vocabulary is learnt from the atlas world and too small to hold whole names, so that the names
-of held-out entities are spelt in known syllables and can be copied from a passage.
+Half its demonstrations or more stop one hop too early, so that it can search again but mostly does
+not: what reinforcement learning has to find.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +17,16 @@ from agents.batching import to_batch
 from agents.policy import SearchPolicy
 from agents.prompts import build_framing
 from agents.rollout import demonstrate
-from agents.tiny import train_tokenizer
 from agents.trainer import StepOptions, Trainer
+from agents.types import Batch
 from agents.writing import scratch_folder
 from envs.registration import make_env
 from envs.types import Dataset
 
-VOCABULARY = 640
-STEPS, EPISODES, LR = 250, 16, 3e-3
+from .vocabulary import MIN_COUNT, build_tokenizer
+
+STEPS, EPISODES, LR = 600, 8, 3e-3
+READING_SHARE = 0.6  # of the steps first learn all tokens: names recur in what is read, too
 STOP_EARLY_SHARE = 0.85  # of the demonstrations stop one hop too early
 
 
@@ -81,13 +84,29 @@ def _clone(policy: SearchPolicy, world: Dataset, instruction: str, seed: int) ->
                 question = world.questions[int(index)]
                 texts = world.demonstrate(question, bool(random.random() < STOP_EARLY_SHARE))
                 episodes.append(demonstrate(question, texts, env, framing))
-            loss = trainer.update(to_batch(episodes, policy.pad_id), step)["policy_loss"]
+            batch = to_batch(episodes, policy.pad_id)
+            if step < READING_SHARE * STEPS:
+                batch = _all_tokens(batch)
+            loss = trainer.update(batch, step)["policy_loss"]
             schedule.step()
             bar.set_postfix(loss=f"{loss:.3f}")
             bar.update()
 
 
+def _all_tokens(batch: Batch) -> Batch:
+    """The batch as if every token but the first had been sampled."""
+    mask = batch.attention_mask.clone()
+    mask[:, 0] = False
+    return replace(
+        batch, action_mask=mask, turn_ids=torch.where(mask, batch.turn_ids.clamp(min=0), -1)
+    )
+
+
 def _tokenizer(world: Dataset, instruction: str) -> PreTrainedTokenizerFast:
-    texts = [instruction, *(f"Doc 1(Title: {p.title}) {p.text}" for p in world.passages or ())]
-    texts += [question.prompt for question in world.questions[:2000]]
-    return train_tokenizer(texts, VOCABULARY)
+    assert world.demonstrate is not None
+    texts = [instruction] * MIN_COUNT
+    for passage in world.passages or ():
+        texts.append(f"<information>Doc 1(Title: {passage.title}) {passage.text}</information>")
+    for question in world.questions[:2000]:
+        texts += [question.prompt, *world.demonstrate(question, False)]
+    return build_tokenizer(texts)

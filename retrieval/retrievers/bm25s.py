@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import bm25s
 import numpy as np
 
-from ..analyzer import Analyzer
+from ..analyzer import ANALYZERS
 from ..bm25 import check_parameters, index_terms
 from ..corpus import Corpus
 from ..ranking import Ranker, check_k
@@ -33,17 +33,16 @@ class Config:
     Attributes:
         k1: How slowly repeats of a term saturate, >= 0; 0 counts only presence.
         b: How much long passages are discounted, from 0 (not at all) to 1 (in proportion).
-        stopwords: Leave English stop words out of passages and queries.
-        stemming: Index English stems in place of words.
+        analyzer: What is indexed: "english", stems without stop words; "stop", words without stop
+            words; "plain", all words as they are.
     """
 
     k1: float = 0.9
     b: float = 0.4
-    stopwords: bool = True
-    stemming: bool = True
+    analyzer: str = "english"
 
     def __post_init__(self) -> None:
-        check_parameters(self.k1, self.b)
+        check_parameters(self.k1, self.b, self.analyzer)
 
 
 def build(config: Config, corpus: Corpus) -> "BM25s":
@@ -59,7 +58,7 @@ class BM25s:
     """A Retriever; searching only reads, so threads may share it."""
 
     def __init__(self, config: Config, corpus: Corpus) -> None:
-        self._analyzer = Analyzer(config.stopwords, config.stemming)
+        self._analyzer = ANALYZERS[config.analyzer]
         self._ranker = Ranker(corpus)
         self._index = bm25s.BM25(k1=config.k1, b=config.b, method="lucene", dtype="float64")
         self._index.index(index_terms(corpus, self._analyzer), show_progress=False)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import rank_bm25
 
-from ..analyzer import Analyzer
+from ..analyzer import ANALYZERS
 from ..bm25 import check_parameters, index_terms
 from ..corpus import Corpus
 from ..errors import InputError
@@ -37,18 +37,17 @@ class Config:
         b: How much long passages are discounted, from 0 (not at all) to 1 (in proportion).
         epsilon: What share of the mean idf a term gets that more than half of the passages hold,
             >= 0.
-        stopwords: Leave English stop words out of passages and queries.
-        stemming: Index English stems in place of words.
+        analyzer: What is indexed: "english", stems without stop words; "stop", words without stop
+            words; "plain", all words as they are.
     """
 
     k1: float = 0.9
     b: float = 0.4
     epsilon: float = 0.25
-    stopwords: bool = True
-    stemming: bool = True
+    analyzer: str = "english"
 
     def __post_init__(self) -> None:
-        check_parameters(self.k1, self.b)
+        check_parameters(self.k1, self.b, self.analyzer)
         if self.k1 == 0:
             raise InputError("k1 is 0: rank_bm25 needs more than 0; bm25s can do without")
         if not 0 <= self.epsilon < float("inf"):
@@ -68,7 +67,7 @@ class RankBM25:
     """A Retriever; searching only reads, so threads may share it."""
 
     def __init__(self, config: Config, corpus: Corpus) -> None:
-        self._analyzer = Analyzer(config.stopwords, config.stemming)
+        self._analyzer = ANALYZERS[config.analyzer]
         self._ranker = Ranker(corpus)
         documents = index_terms(corpus, self._analyzer)
         self._index = rank_bm25.BM25Okapi(

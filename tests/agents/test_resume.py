@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 TIMINGS = {"seconds", "generated_tokens_per_s", "trained_tokens_per_s", "command"}
 
 
-def run(folder: Path, *argv: str) -> Path:
-    file = runs.config_file(folder)
+def run(folder: Path, *argv: str, **changes: Any) -> Path:
+    file = runs.config_file(folder, **changes)
     assert main(["--config", str(file), "--run.dir", str(folder / "run"), *argv]) == 0
     return folder / "run"
 
@@ -271,3 +271,16 @@ def test_a_run_is_killed_and_goes_on(tmp_path: Path, finished: Path) -> None:
     time.sleep(1.1)
     assert main(["--resume", str(folder)]) == 0
     check_equal(folder, finished)
+
+
+def test_plain_sgd_has_no_state_and_resumes(tmp_path: Path) -> None:
+    wanted = run(tmp_path / "whole", optimizer={"name": "sgd", "lr": 0.5})
+    cut_short = Path(shutil.copytree(wanted, tmp_path / "cut"))
+    in_step_4(cut_short)
+    assert main(["--resume", str(cut_short)]) == 0
+    adapters = [
+        load_file(folder / LAST / "adapter_model.safetensors") for folder in (wanted, cut_short)
+    ]
+    assert all((adapters[0][key] == adapters[1][key]).all() for key in adapters[0])
+    assert load_file(wanted / LAST / "optimizer.safetensors") == {}
+    assert rows(cut_short / "metrics.jsonl") == rows(wanted / "metrics.jsonl")

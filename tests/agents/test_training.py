@@ -21,7 +21,7 @@ from agents.statistics import bootstrap
 from agents.training import begin, compare, play_step, train, warm_start
 from agents.types import Trajectory
 from envs.types import Question
-from retrieval.errors import RetrievalError
+from retrieval.errors import InputError, RetrievalError
 from tests.agents import builds, runs
 
 
@@ -202,3 +202,16 @@ def test_a_run_without_evaluation_has_no_summary(tmp_path: Path) -> None:
     written = runs.contents(parts.folder)
     assert "checkpoints/step-000001/adapter_model.safetensors" in written
     assert not [name for name in written if name.startswith(("evaluation", "summary"))]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)])
+def test_the_optimiser_is_the_configured_one(tmp_path: Path, name: str, kind: type) -> None:
+    optimizer = begin(build(tmp_path, optimizer={"name": name, "lr": 0.5})).trainer.optimizer
+    assert type(optimizer) is kind
+    (group,) = optimizer.param_groups
+    assert group["lr"] == 0.5 and group.get("momentum", 0) == 0
+
+
+def test_an_unknown_optimiser_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"optimizer\.name is 'adam'; choose one of adamw, sgd"):
+        build(tmp_path, optimizer={"name": "adam"})

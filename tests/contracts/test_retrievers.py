@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from retrieval import plugins
 from retrieval.corpus import Corpus
 from retrieval.errors import InputError
+from retrieval.index import build_index, open_index
+from retrieval.store import write_store
 from retrieval.types import Passage
+from tests.contracts.retriever_setups import SETUPS
 
 FOLDER = "retrieval.retrievers"
 
@@ -40,13 +43,27 @@ QUERIES = [
 
 
 @pytest.fixture(scope="module", params=plugins.names(FOLDER))
-def plugin(request):
-    return plugins.load(FOLDER, request.param)
+def name(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def retriever(plugin):
-    return plugin.build(plugin.Config(), CORPUS)
+def plugin(name):
+    return plugins.load(FOLDER, name)
+
+
+@pytest.fixture(scope="module")
+def config(name, plugin, tmp_path_factory):
+    if name not in SETUPS:
+        yield plugin.Config()
+        return
+    with SETUPS[name](CORPUS, tmp_path_factory.mktemp(name)) as config:
+        yield config
+
+
+@pytest.fixture(scope="module")
+def retriever(plugin, config):
+    return plugin.build(config, CORPUS)
 
 
 def check_answer(hits, k):
@@ -105,10 +122,24 @@ def test_a_batch_equals_its_queries_one_by_one(retriever):
     assert batch == [retriever.search([query], 4)[0] for query in [*QUERIES, *QUERIES]]
 
 
-def test_a_second_search_and_a_second_build_answer_alike(plugin, retriever):
+def test_a_second_search_and_a_second_build_answer_alike(plugin, config, retriever):
     first = retriever.search(QUERIES, 5)
     assert retriever.search(QUERIES, 5) == first
-    assert plugin.build(plugin.Config(), CORPUS).search(QUERIES, 5) == first
+    assert plugin.build(config, CORPUS).search(QUERIES, 5) == first
+
+
+def test_an_index_folder_answers_as_the_engine_built_in_memory(name, config, retriever, tmp_path):
+    write_store(CORPUS.passages, tmp_path)
+    build_index(tmp_path / "passages.jsonl", tmp_path / "index", name, config)
+    opened = open_index(tmp_path / "index", CORPUS)
+    assert opened.corpus.fingerprint == CORPUS.fingerprint
+    assert list(opened.corpus.passages) == list(CORPUS.passages)
+    assert opened.retriever.search(QUERIES, 5) == retriever.search(QUERIES, 5)
+
+
+def test_an_engine_that_brings_its_own_passages_says_which(plugin, retriever):
+    if not getattr(plugin, "NEEDS_CORPUS", True):
+        assert retriever.fingerprint == CORPUS.fingerprint
 
 
 @pytest.mark.parametrize("k", [0, -1])

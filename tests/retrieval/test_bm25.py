@@ -11,7 +11,7 @@ from retrieval.types import Passage
 
 @pytest.mark.parametrize(("k1", "b"), [(0, 0), (0.9, 0.4), (100, 1)])
 def test_parameters_within_range(k1, b):
-    check_parameters(k1, b)
+    check_parameters(k1, b, "english")
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,14 @@ def test_parameters_within_range(k1, b):
 )
 def test_parameters_out_of_range(k1, b, culprit):
     with pytest.raises(InputError, match=culprit):
-        check_parameters(k1, b)
+        check_parameters(k1, b, "english")
+
+
+def test_an_unknown_analyzer_is_refused():
+    with pytest.raises(
+        InputError, match="analyzer is 'french'; choose one of english, stop, plain"
+    ):
+        check_parameters(0.9, 0.4, "french")
 
 
 def test_title_and_text_are_indexed_together():

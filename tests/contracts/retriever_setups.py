@@ -1,0 +1,27 @@
+"""How the contract tests set up the engines that need more than `Config()` over a corpus.
+
+A setup is a context manager: (corpus, scratch folder) -> the engine's Config. Engines that are not
+listed here are built with `Config()`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from retrieval.corpus import Corpus
+from retrieval.index import build_index
+from retrieval.retrievers import bm25s, index
+from retrieval.store import write_store
+
+Setup = Callable[[Corpus, Path], AbstractContextManager[Any]]
+
+
+@contextmanager
+def of_index(corpus: Corpus, scratch: Path) -> Iterator[index.Config]:
+    write_store(corpus.passages, scratch)
+    build_index(scratch / "passages.jsonl", scratch / "index", "bm25s", bm25s.Config())
+    yield index.Config(str(scratch / "index"))
+
+
+SETUPS: dict[str, Setup] = {"index": of_index}
