@@ -62,7 +62,9 @@ def _model(folder: Path) -> None:
     config = yaml.safe_load((runs.ROOT / runs.CONFIG).read_text(encoding="utf-8"))
     options = {key: value for key, value in config["dataset"].items() if key != "name"}
     lists = {key: tuple(value) for key, value in options.items() if isinstance(value, list)}
-    world = atlas.build(atlas.Config(**{**options, **lists}))
+    # Another world than that of the runs: names are copied, facts are looked up.
+    other = {"seed": 1, "people": 4000, "split": "all"}
+    world = atlas.build(atlas.Config(**{**options, **lists, **other}))
     folder.parent.mkdir(parents=True, exist_ok=True)
     pupil.build(folder, world, config["prompt"]["template"])
 
