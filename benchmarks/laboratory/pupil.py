@@ -26,8 +26,8 @@ from envs.types import Dataset
 
 from .vocabulary import MIN_COUNT, build_tokenizer
 
-STEPS, EPISODES, LR = 1000, 8, 3e-3
-READING_SHARE = 0.5  # of the steps first learn all tokens: names recur in what is read, too
+STEPS, EPISODES, LR = 1500, 8, 3e-3
+READING_SHARE = 0.35  # of the steps first learn all tokens: names recur in what is read, too
 STRENGTH = 10.0  # of the head that looks back
 STOP_EARLY_SHARE = 0.85  # of the demonstrations stop one hop too early
 

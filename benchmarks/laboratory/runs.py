@@ -1,14 +1,16 @@
-"""Runs of the laboratory: one process of `train.py` each, a few at a time, resumable."""
+"""Runs of the laboratory: `train.py` with its flags, in a few worker processes, resumable."""
 
+import multiprocessing
 import os
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
 from tqdm import tqdm
+
+from agents import train_command
 
 from .variants import REGIMES, VARIANTS
 
@@ -37,13 +39,13 @@ class Run:
         """Whether it has ended."""
         return (self.folder / "summary.json").exists()
 
-    def command(self, extra: Sequence[str]) -> list[str]:
-        """The command that starts it, or goes on with it."""
+    def flags(self, extra: Sequence[str]) -> list[str]:
+        """What `train.py` is given to start it, or to go on with it."""
         if (self.folder / "config.yaml").exists():
-            return [sys.executable, "train.py", "--resume", str(self.folder)]
-        flags = {**REGIMES[self.regime], **VARIANTS[self.variant], "run.seed": str(self.seed)}
+            return ["--resume", str(self.folder)]
+        flags = {**REGIMES[self.regime], **VARIANTS[self.variant].flags, "run.seed": str(self.seed)}
         return [
-            *(sys.executable, "train.py", "--config", CONFIG, "--run.dir", str(self.folder)),
+            *("--config", CONFIG, "--run.dir", str(self.folder)),
             *(f"--{key}={value}" for key, value in flags.items()),
             *extra,
         ]
@@ -59,6 +61,7 @@ def plan(
         for seed in seeds
         for regime in regimes
         for variant in variants
+        if regime != "on-policy" or not VARIANTS[variant].needs_clip
     ]
 
 
@@ -67,7 +70,8 @@ def execute(runs: Sequence[Run], jobs: int, extra: Sequence[str]) -> list[Run]:
 
     Args:
         runs: The experiment.
-        jobs: Processes at the same time, one thread each.
+        jobs: Worker processes, one thread each. A worker starts once, since importing takes as
+            long as several steps; a run depends on nothing that an earlier one left behind.
         extra: Flags of train.py for every run.
 
     Returns:
@@ -75,9 +79,12 @@ def execute(runs: Sequence[Run], jobs: int, extra: Sequence[str]) -> list[Run]:
     """
     missing = [run for run in runs if not run.done]
     failed = []
+    # Two processes of several threads on as many cores wait for each other most of the time.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    spawn = multiprocessing.get_context("spawn")
     with (
         tqdm(total=len(missing), desc="laboratory", unit="run") as bar,
-        ThreadPoolExecutor(jobs) as pool,
+        ProcessPoolExecutor(jobs, mp_context=spawn) as pool,
     ):
         futures = {pool.submit(_execute, run, extra): run for run in missing}
         for future in as_completed(futures):
@@ -88,16 +95,12 @@ def execute(runs: Sequence[Run], jobs: int, extra: Sequence[str]) -> list[Run]:
 
 
 def _execute(run: Run, extra: Sequence[str]) -> int:
-    # Two processes of several threads on as many cores wait for each other most of the time.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    """One run, in a worker: its exit status."""
+    os.chdir(ROOT)
     run.folder.parent.mkdir(parents=True, exist_ok=True)
-    with run.folder.with_suffix(".log").open("ab") as log:
-        done = subprocess.run(
-            run.command(extra),
-            cwd=ROOT,
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    return done.returncode
+    with (
+        run.folder.with_suffix(".log").open("a", encoding="utf-8") as log,
+        redirect_stdout(log),
+        redirect_stderr(log),
+    ):
+        return train_command.main(run.flags(extra))

@@ -1,43 +1,83 @@
 """What the laboratory compares: algorithms with their options, and regimes of the optimiser."""
 
-CRITIC = {"algorithm.critic_lr": "1e-3", "algorithm.critic_rank": "32"}
-# Label -> flags of train.py.
-VARIANTS: dict[str, dict[str, str]] = {
-    "ppo": {"algorithm.name": "ppo", **CRITIC},
-    "turn_ppo": {"algorithm.name": "turn_ppo", **CRITIC},
-    "s_ppo": {"algorithm.name": "s_ppo", **CRITIC},
-    "s_ppo-step": {"algorithm.name": "s_ppo", **CRITIC, "algorithm.apply_to": "step"},
-    "so_ppo": {"algorithm.name": "so_ppo", **CRITIC},
-    "so_ppo-step": {"algorithm.name": "so_ppo", **CRITIC, "algorithm.apply_to": "step"},
-    "so_ppo-max1": {"algorithm.name": "so_ppo", **CRITIC, "algorithm.rule": "max1"},
-    "so_ppo-literal": {"algorithm.name": "so_ppo", **CRITIC, "algorithm.rule": "literal"},
-    "so_ppo-literal-step": {
-        "algorithm.name": "so_ppo",
-        **CRITIC,
-        "algorithm.rule": "literal",
-        "algorithm.apply_to": "step",
-    },
-    "grpo": {"algorithm.name": "grpo"},
-    "so_grpo": {"algorithm.name": "so_grpo"},
-    "so_grpo-step": {"algorithm.name": "so_grpo", "algorithm.apply_to": "step"},
-    "gspo": {"algorithm.name": "gspo"},
-    "stratified_grpo": {"algorithm.name": "stratified_grpo"},
-    "stratified_grpo-1.0": {"algorithm.name": "stratified_grpo", "algorithm.alpha": "1.0"},
-    "stratified_grpo-random": {"algorithm.name": "stratified_grpo", "algorithm.strata": "random"},
-    "stratified_grpo-turns": {"algorithm.name": "stratified_grpo", "algorithm.strata": "turns"},
-    "dr_grpo": {"algorithm.name": "dr_grpo"},
-    "dapo": {"algorithm.name": "dapo"},
-    "sapo": {"algorithm.name": "sapo"},
-    "bapo": {"algorithm.name": "bapo"},
-    "cispo": {"algorithm.name": "cispo"},
-    "gigpo": {"algorithm.name": "gigpo"},
-    "rloo": {"algorithm.name": "rloo"},
-    "reinforce_pp": {"algorithm.name": "reinforce_pp"},
-    "rejection_sampling": {"algorithm.name": "rejection_sampling"},
+from typing import NamedTuple
+
+
+class Variant(NamedTuple):
+    """One row of the comparison.
+
+    Attributes:
+        flags: Of train.py, the regime's aside.
+        needs_clip: It differs from another variant only in what is done once tokens clip, and so
+            not at all where one optimiser step is made per rollout batch.
+    """
+
+    flags: dict[str, str]
+    needs_clip: bool = False
+
+
+_CRITIC = {"algorithm.critic_lr": "1e-3", "algorithm.critic_rank": "32"}
+# Steps as long as Adam's: its lr times the root of the number of weights, over the gradient's norm.
+_SGD = {"optimizer.name": "sgd", "optimizer.lr": "2.0"}
+
+
+def _ppo(name: str, **options: str) -> dict[str, str]:
+    return {"algorithm.name": name, **_CRITIC, **_options(options)}
+
+
+def _grpo(name: str, **options: str) -> dict[str, str]:
+    return {"algorithm.name": name, **_options(options)}
+
+
+def _options(options: dict[str, str]) -> dict[str, str]:
+    return {f"algorithm.{key}": value for key, value in options.items()}
+
+
+VARIANTS: dict[str, Variant] = {
+    "ppo": Variant(_ppo("ppo")),
+    "turn_ppo": Variant(_ppo("turn_ppo")),
+    "s_ppo": Variant(_ppo("s_ppo")),
+    "so_ppo": Variant(_ppo("so_ppo")),
+    "grpo": Variant(_grpo("grpo")),
+    "so_grpo": Variant(_grpo("so_grpo")),
+    "gspo": Variant(_grpo("gspo")),
+    "stratified_grpo": Variant(_grpo("stratified_grpo")),
+    "stratified_grpo-1.0": Variant(_grpo("stratified_grpo", alpha="1.0")),
+    "stratified_grpo-random": Variant(_grpo("stratified_grpo", strata="random")),
+    "stratified_grpo-turns": Variant(_grpo("stratified_grpo", strata="turns")),
+    "s_ppo-step": Variant(_ppo("s_ppo", apply_to="step"), needs_clip=True),
+    "so_ppo-step": Variant(_ppo("so_ppo", apply_to="step"), needs_clip=True),
+    "so_ppo-max1": Variant(_ppo("so_ppo", rule="max1"), needs_clip=True),
+    "so_ppo-literal": Variant(_ppo("so_ppo", rule="literal"), needs_clip=True),
+    "so_ppo-literal-step": Variant(
+        _ppo("so_ppo", rule="literal", apply_to="step"), needs_clip=True
+    ),
+    "so_grpo-step": Variant(_grpo("so_grpo", apply_to="step"), needs_clip=True),
+    "grpo-sgd": Variant(_grpo("grpo") | _SGD, needs_clip=True),
+    "so_grpo-sgd": Variant(_grpo("so_grpo") | _SGD, needs_clip=True),
+    "so_grpo-sgd-literal": Variant(_grpo("so_grpo", rule="literal") | _SGD, needs_clip=True),
+    "dr_grpo": Variant(_grpo("dr_grpo")),
+    "dapo": Variant(_grpo("dapo")),
+    "sapo": Variant(_grpo("sapo")),
+    "bapo": Variant(_grpo("bapo")),
+    "cispo": Variant(_grpo("cispo")),
+    "gigpo": Variant(_grpo("gigpo")),
+    "rloo": Variant(_grpo("rloo")),
+    "reinforce_pp": Variant(_grpo("reinforce_pp")),
+    "rejection_sampling": Variant(_grpo("rejection_sampling")),
 }
 
-# One optimiser step per rollout batch, or sixteen on the same one.
+# One optimiser step per rollout batch, or sixteen on the same one. Where a base algorithm begins to
+# collapse was found by a scan over learning rates (docs/stability.md).
 REGIMES: dict[str, dict[str, str]] = {
-    "on-policy": {"optimizer.epochs": "1", "optimizer.minibatches": "1"},
-    "off-policy": {"optimizer.epochs": "4", "optimizer.minibatches": "4"},
+    "on-policy": {
+        "optimizer.lr": "3e-3",
+        "optimizer.epochs": "1",
+        "optimizer.minibatches": "1",
+    },
+    "off-policy": {
+        "optimizer.lr": "1e-3",
+        "optimizer.epochs": "4",
+        "optimizer.minibatches": "4",
+    },
 }
