@@ -1,10 +1,12 @@
-"""The laboratory's model: a 4-layer transformer that has cloned the expert's grammar.
+"""The laboratory's model: a 4-layer transformer that has cloned the expert.
 
 Most of its demonstrations stop one hop too early, so that it can search again but mostly does not:
 what reinforcement learning has to find. They are about another world than the runs: the model
-copies names and looks facts up.
+copies names and looks facts up. Of the expert's thoughts only the facts are kept, which makes
+episodes short.
 """
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from agents.trainer import StepOptions, Trainer
 from agents.types import Batch
 from agents.writing import scratch_folder
 from envs.registration import make_env
-from envs.types import Dataset
+from envs.types import Dataset, Question
 
 from .vocabulary import MIN_COUNT, build_tokenizer
 
@@ -109,7 +111,6 @@ def _teach_copying(model: LlamaForCausalLM) -> None:
 
 def _clone(policy: SearchPolicy, world: Dataset, instruction: str, seed: int) -> None:
     """Behaviour cloning of all weights."""
-    assert world.demonstrate is not None
     framing = build_framing(policy.tokenizer, instruction, "inline", "system")
     env = make_env(dataset=world, top_k=1, max_turns=5)
     optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=LR, weight_decay=0.01)
@@ -121,7 +122,7 @@ def _clone(policy: SearchPolicy, world: Dataset, instruction: str, seed: int) ->
             episodes = []
             for index in random.integers(len(world.questions), size=EPISODES):
                 question = world.questions[int(index)]
-                texts = world.demonstrate(question, bool(random.random() < STOP_EARLY_SHARE))
+                texts = _demonstration(world, question, bool(random.random() < STOP_EARLY_SHARE))
                 episodes.append(demonstrate(question, texts, env, framing))
             batch = to_batch(episodes, policy.pad_id)
             if step < READING_SHARE * STEPS:
@@ -130,6 +131,14 @@ def _clone(policy: SearchPolicy, world: Dataset, instruction: str, seed: int) ->
             schedule.step()
             bar.set_postfix(loss=f"{loss:.3f}")
             bar.update()
+
+
+def _demonstration(world: Dataset, question: Question, stop_early: bool) -> list[str]:
+    """The expert's turns without what it says it needs."""
+    assert world.demonstrate is not None
+    texts = world.demonstrate(question, stop_early)
+    short = (re.sub(r" ?I need [^<]*", "", text) for text in texts)
+    return [text.removeprefix("<think></think>\n") for text in short]
 
 
 def _all_tokens(batch: Batch) -> Batch:
@@ -142,10 +151,9 @@ def _all_tokens(batch: Batch) -> Batch:
 
 
 def _tokenizer(world: Dataset, instruction: str) -> PreTrainedTokenizerFast:
-    assert world.demonstrate is not None
     texts = [instruction] * MIN_COUNT
     for passage in world.passages or ():
         texts.append(f"<information>Doc 1(Title: {passage.title}) {passage.text}</information>")
     for question in world.questions[:2000]:
-        texts += [question.prompt, *world.demonstrate(question, False)]
+        texts += [question.prompt, *_demonstration(world, question, False)]
     return build_tokenizer(texts)

@@ -36,10 +36,10 @@ def _options(options: dict[str, str]) -> dict[str, str]:
 VARIANTS: dict[str, Variant] = {
     "ppo": Variant(_ppo("ppo")),
     "turn_ppo": Variant(_ppo("turn_ppo")),
-    "s_ppo": Variant(_ppo("s_ppo")),
-    "so_ppo": Variant(_ppo("so_ppo")),
+    "s_ppo": Variant(_ppo("s_ppo"), needs_clip=True),
+    "so_ppo": Variant(_ppo("so_ppo"), needs_clip=True),
     "grpo": Variant(_grpo("grpo")),
-    "so_grpo": Variant(_grpo("so_grpo")),
+    "so_grpo": Variant(_grpo("so_grpo"), needs_clip=True),
     "gspo": Variant(_grpo("gspo")),
     "stratified_grpo": Variant(_grpo("stratified_grpo")),
     "stratified_grpo-1.0": Variant(_grpo("stratified_grpo", alpha="1.0")),
