@@ -154,7 +154,7 @@ class HttpRetriever:
         return [hits for answers in found for hits in answers]
 
     def _within(self, k: int) -> int:
-        """The k to ask for: a corpus has no more hits than passages, whatever the server's limit."""
+        """The k to ask for: no more than there are passages, whatever the limit of the server."""
         if self._about.passages is not None:
             k = min(k, self._about.passages)
         if self._about.max_k is not None and k > self._about.max_k:
