@@ -42,6 +42,7 @@ class Batcher:
 
     Attributes:
         queued: Queries that wait.
+        searching: Queries that the engine has been given and not answered.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Batcher:
         self._changed = threading.Condition()
         self._last = 0  # requests in the last batch
         self._closed = False
-        self.queued = 0
+        self.queued = self.searching = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -140,8 +141,11 @@ class Batcher:
     def _search(self, queries: list[str], k: int) -> Answers:
         """One call of the engine; a query that several clients sent is searched for once."""
         distinct = list(dict.fromkeys(queries))
-        began = time.perf_counter()
-        found = self._retriever.search(distinct, k)
+        began, self.searching = time.perf_counter(), len(queries)
+        try:
+            found = self._retriever.search(distinct, k)
+        finally:
+            self.searching = 0
         self._record(len(queries), time.perf_counter() - began)
         if len(found) != len(distinct):
             raise RetrievalError(f"{len(found)} answers to {len(distinct)} queries")

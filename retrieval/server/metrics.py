@@ -49,6 +49,12 @@ class Metrics:
             ["index"],
             registry=self._registry,
         )
+        self._searching = Gauge(
+            "retrieval_searching_queries",
+            "Queries that the engine is at work on, by index.",
+            ["index"],
+            registry=self._registry,
+        )
         self._passages = Gauge(
             "retrieval_passages",
             "Passages of an index.",
@@ -76,6 +82,7 @@ class Metrics:
         """An index is served, with this queue in front of it."""
         self._passages.labels(served.name, served.engine, served.fingerprint).set(served.passages)
         self._queued.labels(served.name).set_function(lambda: float(batcher.queued))
+        self._searching.labels(served.name).set_function(lambda: float(batcher.searching))
 
     def text(self) -> bytes:
         """All of them in Prometheus' text format."""
