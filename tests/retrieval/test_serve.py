@@ -8,6 +8,7 @@ from retrieval.index import build_index
 from retrieval.retrievers import bm25s, rank_bm25
 from retrieval.serve import main
 from retrieval.server.limits import Limits
+from retrieval.server.served import open_served
 from retrieval.store import PASSAGES, write_store
 from tests.retrieval.server.passages import CORPUS
 from tests.retrieval.serving import serving
@@ -84,17 +85,30 @@ def test_a_wrong_command_is_one_line_and_status_2(folders, arguments, reason, ca
     assert captured.err.startswith("serve: ") and reason in captured.err
 
 
-# Bound only is a server that loads its index.
-@pytest.mark.parametrize("listening", [True, False])
-def test_a_port_in_use_is_one_line_and_status_2(folders, listening, capsys):
+def test_a_port_in_use_is_one_line_and_status_2(folders, capsys):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
-        if listening:
+        other.listen()
+        assert_taken(folders, other.getsockname()[1], capsys)
+
+
+def test_of_two_servers_that_load_at_once_the_second_to_be_ready_gives_way(
+    folders, capsys, monkeypatch
+):
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+
+        def slowly(*arguments):
             other.listen()
-        port = other.getsockname()[1]
-        corpus = ["--retriever", "bm25s", "--corpus", str(folders / PASSAGES)]
-        assert main([*corpus, "--port", str(port)]) == 2
-        assert (
-            f"127.0.0.1 port {port}: Address already in use; give another"
-            in capsys.readouterr().err
-        )
+            return open_served(*arguments)
+
+        monkeypatch.setattr("retrieval.serve.open_served", slowly)
+        assert_taken(folders, other.getsockname()[1], capsys)
+
+
+def assert_taken(folders, port, capsys):
+    corpus = ["--retriever", "bm25s", "--corpus", str(folders / PASSAGES)]
+    assert main([*corpus, "--port", str(port)]) == 2
+    reason = f"serve: 127.0.0.1 port {port}: Address already in use; give another --port or --host"
+    assert capsys.readouterr().err == f"{reason}\n"
