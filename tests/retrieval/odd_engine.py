@@ -1,13 +1,14 @@
 """A search engine for tests that does what its query says: --retriever tests.retrieval.odd_engine.
 
-"sleep 0.5" answers after half a second, "fail" is a RetrievalError, "bug" a KeyError, "refuse" an
-InputError, "nan" has a score that is no number, "few" gets no answer at all. Any other query finds
-the first k passages.
+"until FILE" answers once that file is there, "fail" is a RetrievalError, "bug" a KeyError, "refuse"
+an InputError, "nan" has a score that is no number, "few" gets no answer at all. Any other query
+finds the first k passages.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from retrieval.corpus import Corpus
 from retrieval.errors import InputError, RetrievalError
@@ -38,9 +39,10 @@ class OddEngine:
         return [answer for answer, query in zip(answers, queries, strict=True) if query != "few"]
 
     def _hits(self, query: str, k: int) -> list[Hit]:
-        order, _, seconds = query.partition(" ")
-        if order == "sleep":
-            time.sleep(float(seconds))
+        order, _, file = query.partition(" ")
+        if order == "until":
+            while not Path(file).exists():
+                time.sleep(0.01)
         elif order == "fail":
             raise RetrievalError("the disk\nis gone")
         elif order == "bug":

@@ -101,4 +101,5 @@ def test_no_body_is_the_servers_fault(server, path, body):
 @settings(max_examples=50, derandomize=True)
 @given(body=st.binary(max_size=60))
 def test_no_bytes_are_the_servers_fault(server, body):
-    assert server.ask("POST", "/retrieve", body)[0] == 400
+    # 200 because hypothesis tries byte strings of the sources too, and one is a request.
+    assert server.ask("POST", "/retrieve", body)[0] in (200, 400)
