@@ -50,6 +50,7 @@ def _main(argv: list[str]) -> int:
             log_level="warning",
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             ws="none",
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(limits.timeout_s) + 2,

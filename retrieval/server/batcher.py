@@ -59,6 +59,7 @@ class Batcher:
         self._waiting: deque[_Request] = deque()
         self._changed = threading.Condition()
         self._last = 0  # requests in the last batch
+        self._wanted = 1  # requests that the thread waits for
         self._closed = False
         self.queued = self.searching = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -84,7 +85,9 @@ class Batcher:
                 raise QueueFullError
             self._waiting.append(request)
             self.queued += len(queries)
-            self._changed.notify()
+            # Not for every request: a thread that wakes for nothing takes time from the event loop.
+            if self._enough():
+                self._changed.notify()
         async with asyncio.timeout(self._limits.timeout_s):
             return await request.answer
 
@@ -93,6 +96,11 @@ class Batcher:
         with self._changed:
             self._closed = True
             self._changed.notify()
+
+    def _enough(self) -> bool:
+        """Whether the thread need wait no longer."""
+        many = len(self._waiting) >= self._wanted or self.queued >= self._limits.max_batch
+        return many or self._closed
 
     def _run(self) -> None:
         while (batch := self._take()) is not None:
@@ -104,15 +112,12 @@ class Batcher:
         """The next batch, in order of arrival; None when closed and empty."""
         limits = self._limits
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
+            self._wanted = 1
+            self._changed.wait_for(self._enough)
             if not self._waiting:
                 return None
-            until = time.monotonic() + limits.batch_wait_ms / 1000
-            while len(self._waiting) < self._last and self.queued < limits.max_batch:
-                left = until - time.monotonic()
-                if left <= 0 or self._closed:
-                    break
-                self._changed.wait(left)
+            self._wanted = self._last
+            self._changed.wait_for(self._enough, limits.batch_wait_ms / 1000)
             batch: list[_Request] = []
             room = limits.max_batch
             while self._waiting and (not batch or len(self._waiting[0].queries) <= room):

@@ -140,21 +140,23 @@ class Service:
 
     async def _body(self, request: Request) -> dict[str, object]:
         """The JSON object sent; never more than the limit of it is kept in memory."""
-        most = self.limits.max_body_bytes
-        too_long = Refused(413, f"the request is too long: send at most {most} bytes")
         length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > most:
-            raise too_long
+        if length.isdecimal():
+            self._check_length(int(length[:20]))
         body = bytearray()
         try:
             async with asyncio.timeout(self.limits.timeout_s):
                 async for chunk in request.stream():
                     body += chunk
-                    if len(body) > most:
-                        raise too_long
+                    self._check_length(len(body))
         except TimeoutError:
             raise Refused(408, f"no whole request in {self.limits.timeout_s:g} s") from None
         return read_object(bytes(body))
+
+    def _check_length(self, length: int) -> None:
+        most = self.limits.max_body_bytes
+        if length > most:
+            raise Refused(413, f"the request is too long: send at most {most} bytes")
 
 
 def as_json(value: Any, status: int = 200) -> Response:
