@@ -228,11 +228,16 @@ def test_nothing_found_one_side_only_and_an_error(opened):
     assert browser.find_element(By.CSS_SELECTOR, "#column-left .empty").text == "Nothing found."
     assert browser.find_elements(By.ID, "column-right") == []
     browser.execute_script("document.getElementById('k').max = 9999")
+    browser.execute_script(
+        "const real = fetch; window.asked = 0;"
+        "window.fetch = (...args) => { window.asked += 1; return real(...args); };"
+    )
     number = browser.find_element(By.ID, "k")
     number.clear()
     number.send_keys("2000", Keys.ENTER)
     alarm = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "[role=alert]"))
     assert alarm[0].text == "k is 2000: ask for 1 to 1000 passages"
+    assert browser.execute_script("return window.asked") == 1, "a change and Enter are one search"
     (line,) = browser.get_log("browser")  # the browser itself notes the 400
     assert "400 (Bad Request)" in line["message"]
 
