@@ -142,7 +142,7 @@ def _passage(row: object) -> Passage:
         raise InputError(f"no text: a row is {_SCHEMAS}; this one has {keys}")
     body = _string(row, name)
     if name == "contents":
-        title, body = _title_and_text(body)
+        title, body = title_and_text(body)
     else:
         title = _string(row, "title")
     if not body.strip():
@@ -172,7 +172,7 @@ def _string(row: dict[str, Any], name: str) -> str:
     return value
 
 
-def _title_and_text(contents: str) -> tuple[str, str]:
+def title_and_text(contents: str) -> tuple[str, str]:
     """Search-R1's contents: the title, usually in quotes, on its own line, then the text."""
     first, _, text = contents.partition("\n")
     title = first.strip()

@@ -11,8 +11,9 @@ from typing import Any
 
 from retrieval.corpus import Corpus
 from retrieval.index import build_index
-from retrieval.retrievers import bm25s, index
-from retrieval.store import write_store
+from retrieval.retrievers import bm25s, http, index
+from retrieval.store import PASSAGES, write_store
+from tests.retrieval.serving import serving
 
 Setup = Callable[[Corpus, Path], AbstractContextManager[Any]]
 
@@ -24,4 +25,11 @@ def of_index(corpus: Corpus, scratch: Path) -> Iterator[index.Config]:
     yield index.Config(str(scratch / "index"))
 
 
-SETUPS: dict[str, Setup] = {"index": of_index}
+@contextmanager
+def of_http(corpus: Corpus, scratch: Path) -> Iterator[http.Config]:
+    write_store(corpus.passages, scratch)
+    with serving("--retriever", "bm25s", "--corpus", str(scratch / PASSAGES)) as server:
+        yield http.Config((server.url,))
+
+
+SETUPS: dict[str, Setup] = {"http": of_http, "index": of_index}
