@@ -71,13 +71,13 @@ VARIANTS: dict[str, Variant] = {
 # collapse was found by a scan over learning rates (docs/stability.md).
 REGIMES: dict[str, dict[str, str]] = {
     "on-policy": {
-        "optimizer.lr": "3e-3",
+        "optimizer.lr": "2e-3",
         "optimizer.epochs": "1",
         "optimizer.minibatches": "1",
     },
     "off-policy": {
         "optimizer.lr": "1e-3",
-        "optimizer.epochs": "4",
-        "optimizer.minibatches": "4",
+        "optimizer.epochs": "2",
+        "optimizer.minibatches": "8",
     },
 }
