@@ -1,4 +1,4 @@
-"""Engines made of engines: a part is named by its plug-in, or by the index folder it is opened from."""
+"""Engines made of engines: a part is a plug-in's name, or the index folder it is opened from."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -39,7 +39,7 @@ def spec_needs_corpus(spec: str) -> bool:
 
 
 def needs_corpus(module: ModuleType, config: Any) -> bool:
-    """Whether an engine must be given passages: its module's `NEEDS_CORPUS`, True where it is silent.
+    """Whether an engine must be given passages: `NEEDS_CORPUS` of its module, True by default.
 
     Where that depends on the settings, `NEEDS_CORPUS` is False (it can do without) and the module's
     `needs_corpus(config)` says whether these settings can.

@@ -12,7 +12,7 @@ exactly rounded, so they do not depend on the order of the answers; equal sums a
 import math
 from collections.abc import Sequence
 
-from .types import Hit
+from .types import Hit, Passage
 
 RANK_OFFSET = 60
 
@@ -53,7 +53,7 @@ def _fused(
     weights: Sequence[float],
     k: int,
 ) -> list[Hit]:
-    passages, addends = {}, dict[str, list[float]]()
+    passages, addends = dict[str, Passage](), dict[str, list[float]]()
     for hits, values, weight in zip(answers, parts, weights, strict=True):
         for hit, value in zip(hits, values, strict=True):
             passages.setdefault(hit.passage.id, hit.passage)
