@@ -11,7 +11,7 @@ from typing import Any
 
 from retrieval.corpus import Corpus
 from retrieval.index import build_index
-from retrieval.retrievers import bm25s, index
+from retrieval.retrievers import bm25s, cassette, index, milvus
 from retrieval.store import write_store
 
 Setup = Callable[[Corpus, Path], AbstractContextManager[Any]]
@@ -24,4 +24,14 @@ def of_index(corpus: Corpus, scratch: Path) -> Iterator[index.Config]:
     yield index.Config(str(scratch / "index"))
 
 
-SETUPS: dict[str, Setup] = {"index": of_index}
+@contextmanager
+def of_cassette(corpus: Corpus, scratch: Path) -> Iterator[cassette.Config]:
+    yield cassette.Config(str(scratch / "answers.jsonl"), "auto", "bm25s")
+
+
+@contextmanager
+def of_milvus(corpus: Corpus, scratch: Path) -> Iterator[milvus.Config]:
+    yield milvus.Config(uri=str(scratch / "passages.db"))
+
+
+SETUPS: dict[str, Setup] = {"index": of_index, "cassette": of_cassette, "milvus": of_milvus}
