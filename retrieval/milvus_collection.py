@@ -107,15 +107,13 @@ def about(client: Any, name: str) -> dict[str, Any] | None:
     described = client.describe_collection(name)
     said = described.get("description") or described.get("properties", {}).get(_ABOUT)
     try:
-        found = json.loads(said)
-        return {
-            "fingerprint": str(found["fingerprint"]),
-            "passages": int(found["passages"]),
-        } | found
+        found = dict(json.loads(said))
+        found |= {"fingerprint": str(found["fingerprint"]), "passages": int(found["passages"])}
     except (TypeError, ValueError, KeyError):
         raise InputError(
             f"collection {name!r} holds something else; give another name, or drop it"
         ) from None
+    return found
 
 
 def count(client: Any, name: str) -> int:

@@ -5,8 +5,8 @@
 
 `uri` is a path that ends in .db (Milvus Lite, in this process), the address of a server, or empty:
 a temporary file, or the index folder that is being built. The collection is filled on first use and
-found again afterwards; then no corpus is needed, for it holds the passages too. A cluster's token is
-read from the environment variable MILVUS_TOKEN and nowhere else.
+found again afterwards; then no corpus is needed, for it holds the passages too. A cluster's token
+is read from the environment variable MILVUS_TOKEN and nowhere else.
 
 * "bm25": Milvus' BM25 function over the terms of `retrieval.analyzer` (Milvus Lite has no stemmer),
   so the same passages match as with the other BM25 engines. Scores are (k1 + 1) times those of
