@@ -77,9 +77,14 @@ def connect(uri: str, timeout_s: float) -> Any:
         if not uri.endswith(".db"):
             raise InputError(f"uri is {uri!r}: give a path that ends in .db, or http://HOST:PORT")
         Path(uri).absolute().parent.mkdir(parents=True, exist_ok=True)
+    # Both log a traceback beside each error that they raise.
+    for logger in ("milvus_lite", "pymilvus"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
     try:
-        with _quiet():
-            return MilvusClient(uri, token=os.environ.get(TOKEN_VARIABLE, ""), timeout=timeout_s)
+        client = MilvusClient(uri, token=os.environ.get(TOKEN_VARIABLE, ""), timeout=timeout_s)
+        # Clients share connections: one to a server that has died since may still be there.
+        client.get_server_version(timeout=timeout_s)
+        return client
     except Exception as error:  # pymilvus, grpc and Milvus Lite each have their own kinds
         remedy = (
             "it may be open in another process, of which Milvus Lite allows one"
@@ -217,7 +222,9 @@ def _create(client: Any, name: str, identity: Mapping[str, Any], layout: Layout)
             "sparse",
             index_type="SPARSE_INVERTED_INDEX",
             metric_type="BM25",
-            params={"bm25_k1": k1, "bm25_b": b},
+            # Nested, as pymilvus' older interface sends it: servers take both, but Milvus Lite 3.2
+            # ignores the flat form and computes with its own 1.5 and 0.75.
+            params={"params": {"bm25_k1": k1, "bm25_b": b}},
         )
     if layout.vectors is not None:
         schema.add_field("dense", DataType.FLOAT_VECTOR, dim=layout.dimensions)
@@ -270,17 +277,3 @@ def reason(error: Exception) -> str:
     """What went wrong, in one line."""
     said = getattr(error, "message", None) or str(error) or repr(error)
     return " ".join(str(said).split())[:300]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Milvus Lite and pymilvus log a traceback beside what they raise."""
-    loggers = [logging.getLogger(name) for name in ("milvus_lite", "pymilvus")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
