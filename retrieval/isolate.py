@@ -103,10 +103,11 @@ class Isolated:
         except (EOFError, OSError) as error:  # TimeoutError is an OSError
             self._worker = None
             self._deaths += 1
-            code = worker.stop()
+            hung = isinstance(error, TimeoutError)
+            code = worker.stop(hung)
             cause = (
                 f"no answer within {self._timeout_s:g} s"
-                if isinstance(error, TimeoutError)
+                if hung
                 else f"its process ended with exit code {code}"
             )
             raise RetrievalError(f"{self._name}: {cause}; the next search starts another") from None
@@ -147,8 +148,10 @@ class _Worker:
             raise TimeoutError
         return self._pipe.recv()
 
-    def stop(self) -> int | None:
-        """Its exit code."""
+    def stop(self, hung: bool = False) -> int | None:
+        """End it, at once if it hangs; its exit code."""
+        if hung:
+            self._process.kill()
         self._finish()
         return self._process.exitcode
 
