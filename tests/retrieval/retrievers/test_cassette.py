@@ -121,11 +121,9 @@ def test_half_a_last_line_is_dropped_wherever_it_was_cut(tmp_path):
     whole = tmp_path / "whole.jsonl"
     record(whole, QUERIES[:4])
     data = whole.read_bytes()
-    # Every cut in the last 3,000 bytes, and the ends of all lines.
-    cuts = [
-        *range(len(data) - 3000, len(data), 13),
-        *(i + 1 for i, c in enumerate(data) if c == 10),
-    ]
+    # All over the file, and at the ends of its lines.
+    ends = [place + 1 for place, byte in enumerate(data) if byte == ord("\n")]
+    cuts = [*range(300, len(data), 251), *ends]
     for cut in cuts:
         file = tmp_path / "cut.jsonl"
         file.write_bytes(data[:cut])
