@@ -19,6 +19,7 @@ Row = Mapping[str, Any]
 COLUMNS = (
     *("id", "_id", "question", "answers", "golden_answers", "answer", "answer_idx", "options"),
     *("supporting_titles", "supporting_facts", "context", "metadata", "dataset"),
+    *("source_ids", "meta"),
     *("data_source", "prompt", "reward_model"),
 )
 
@@ -63,8 +64,16 @@ def _plain(row: Row) -> Question | None:
         row["answers"],
         options=row.get("options"),
         supporting_titles=tuple(texts(row.get("supporting_titles") or (), "supporting_titles")),
+        source_ids=_source_ids(row),
         dataset=str(row.get("dataset") or ""),
     )
+
+
+def _source_ids(row: Row) -> tuple[str, ...]:
+    """`source_ids`, or `gold_ids` of a nested `meta`."""
+    meta = row.get("meta")
+    nested = meta.get("gold_ids") if isinstance(meta, Mapping) else None
+    return texts(row.get("source_ids") or nested or (), "source_ids")
 
 
 def _flashrag(row: Row) -> Question | None:
