@@ -5,7 +5,7 @@ an id to a question that they leave without.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from retrieval.errors import InputError
@@ -58,15 +58,15 @@ def recognise(row: object, formats: tuple[Format, ...]) -> Question:
 def _plain(row: Row) -> Question | None:
     if not _has(row, "question", "answers"):
         return None
-    return build_question(
+    question = build_question(
         row.get("id"),
         row["question"],
         row["answers"],
         options=row.get("options"),
         supporting_titles=tuple(texts(row.get("supporting_titles") or (), "supporting_titles")),
-        source_ids=_source_ids(row),
         dataset=str(row.get("dataset") or ""),
     )
+    return replace(question, source_ids=_source_ids(row))
 
 
 def _source_ids(row: Row) -> tuple[str, ...]:

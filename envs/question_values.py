@@ -15,7 +15,6 @@ def build_question(
     *,
     options: object = None,
     supporting_titles: tuple[str, ...] = (),
-    source_ids: tuple[str, ...] = (),
     dataset: str = "",
 ) -> Question:
     """A question of raw values; with options, `answers` is or starts with the right letter or text.
@@ -35,7 +34,6 @@ def build_question(
         answers=listed,
         options=offered or None,
         supporting_titles=supporting_titles,
-        source_ids=source_ids,
         dataset=dataset,
     )
 

@@ -129,6 +129,7 @@ def test_other_questions_and_another_corpus(trained: Path, tmp_path: Path, capsy
         "split": "all",
         "test_share": 0.2,
         "limit": None,
+        "rules": [],
     }
     assert used["engine"]["max_tokens"] == 8 and used["env"]["top_k"] == 1
 
