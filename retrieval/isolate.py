@@ -111,6 +111,11 @@ class Isolated:
                 else f"its process ended with exit code {code}"
             )
             raise RetrievalError(f"{self._name}: {cause}; the next search starts another") from None
+        except BaseException:
+            # Interrupted while it waited: the reply must not be taken for the next one's.
+            self._worker = None
+            worker.stop(hung=True)
+            raise
         if kind == "done":
             return value
         if request is None:

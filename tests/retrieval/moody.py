@@ -65,6 +65,8 @@ class Moody:
                 raise KeyError("oops")
             case ["exit", code]:
                 os._exit(int(code))
+            case ["slowly", _]:
+                time.sleep(0.5)
             case ["sleep"]:
                 time.sleep(600)
         return query

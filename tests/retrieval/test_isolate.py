@@ -124,6 +124,20 @@ def test_a_search_that_takes_too_long_is_ended():
     engine.close()
 
 
+def test_an_interrupted_search_leaves_no_answer_for_the_next_one(engine):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            engine.search(["slowly first"], 1)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert engine.search(["slowly second"], 1)[0][0].passage.text == "slowly second"
+
+
 @pytest.mark.parametrize(
     ("at_build", "kind", "message"),
     [
