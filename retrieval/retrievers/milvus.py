@@ -107,9 +107,12 @@ class Config:
 
 
 def needs_corpus(config: Config) -> bool:
-    """Whether the collection is still to be made or filled; asks the server."""
-    if not config.uri or (collections.is_local(config.uri) and not Path(config.uri).exists()):
+    """Whether the collection is still to be made or filled; asks the server, if there is one."""
+    if not config.uri:
         return True
+    if collections.is_local(config.uri):
+        # Not opened: this process would keep the file from the one that is to search it.
+        return not _marker(config).exists()
     client = collections.connect(config.uri, config.timeout_s)
     try:
         with collections.failures_as(InputError, config.uri):
@@ -119,6 +122,11 @@ def needs_corpus(config: Config) -> bool:
             return collections.count(client, config.collection) < said["passages"]
     finally:
         client.close()
+
+
+def _marker(config: Config) -> Path:
+    """In the folder of a local file: says that the collection is whole."""
+    return Path(config.uri) / f"{config.collection}.whole"
 
 
 def build(config: Config, corpus: Corpus | None) -> "Milvus":
@@ -188,6 +196,8 @@ class Milvus:
         self._client = collections.connect(config.uri, config.timeout_s)
         with collections.failures_as(InputError, config.uri):
             said = collections.open_collection(self._client, self._name, corpus, layout)
+        if collections.is_local(config.uri):
+            _marker(config).touch()
         self.fingerprint: str = said["fingerprint"]
         self._passages: int = said["passages"]
 

@@ -27,6 +27,7 @@ from retrieval.dense_embedded import load_encoder
 from retrieval.errors import InputError, RetrievalError
 from retrieval.fusion import by_reciprocal_rank
 from retrieval.index import build_index, open_index
+from retrieval.isolate import Isolated
 from retrieval.milvus_collection import connect, count, release
 from retrieval.retrievers import bm25s, milvus
 from retrieval.store import write_store
@@ -140,6 +141,17 @@ def test_a_whole_collection_is_opened_without_inserting_and_needs_no_corpus(tmp_
     assert stamps(tmp_path) == before
 
 
+def test_a_file_filled_in_one_process_is_searched_in_another(tmp_path, full_text):
+    config = at(tmp_path)
+    for corpus in (CORPUS, None):
+        # This process never opens the file, not even to see whether it needs the corpus.
+        assert needs_corpus(milvus, config) is (corpus is not None)
+        apart = Isolated("milvus", config, corpus)
+        assert apart.fingerprint == CORPUS.fingerprint
+        assert apart.search(QUERIES, 3) == full_text.search(QUERIES, 3)
+        apart.close()
+
+
 @pytest.mark.parametrize(
     ("settings", "corpus", "message"),
     [
@@ -203,6 +215,7 @@ def test_a_killed_fill_is_gone_on_with(tmp_path, full_text, batches, monkeypatch
     with pytest.raises(InputError, match="not whole: give the corpus"):
         milvus.build(config, None)
     client = connect(config.uri, 10)
+    assert needs_corpus(milvus, config)
     assert count(client, "passages") == batches * 100
     resumed = milvus.build(config, CORPUS)
     assert count(client, "passages") == len(CORPUS.passages)
