@@ -13,8 +13,11 @@ from envs.rewards import weighted
 from envs.search_env import SearchEnv
 from envs.types import Dataset, Question
 from retrieval.cache import CachedRetriever
+from retrieval.compose import fingerprint_of, needs_corpus
 from retrieval.corpus import Corpus, read_corpus
 from retrieval.errors import InputError
+from retrieval.isolate import Isolated
+from retrieval.types import Retriever
 
 from .algorithm import Algorithm, ValueFunction
 from .checkpoint import load_adapter
@@ -55,24 +58,28 @@ def build_retriever(plugin: Plugin, dataset: Dataset) -> tuple[CachedRetriever, 
     """The search engine over the configured corpus, or over the dataset's own passages.
 
     Returns:
-        The engine behind a memo, and the corpus fingerprint.
+        The engine behind a memo, and the corpus fingerprint. With `retriever.isolate` it runs in a
+        process of its own, behind the same memo.
 
     Raises:
         InputError: No corpus at all.
     """
-    needs_corpus = getattr(plugin.module, "NEEDS_CORPUS", True)
     corpus = None
     if plugin.options.corpus is not None:
         corpus = read_corpus(plugin.options.corpus)
-    elif needs_corpus and dataset.passages is not None:
+    elif not needs_corpus(plugin.module, plugin.config):
+        pass
+    elif dataset.passages is not None:
         corpus = Corpus.of(dataset.passages)
-    elif needs_corpus:
+    else:
         raise InputError(
             "retriever.corpus: this dataset brings no passages; give --retriever.corpus FILE"
         )
-    retriever = plugin.build(corpus)
-    searched = retriever if corpus is None else corpus
-    return CachedRetriever(retriever), searched.fingerprint
+    isolate = plugin.options.isolate
+    retriever: Retriever = (
+        Isolated(plugin.name, plugin.config, corpus) if isolate else plugin.build(corpus)
+    )
+    return CachedRetriever(retriever), fingerprint_of(retriever, corpus)
 
 
 def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:

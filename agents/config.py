@@ -80,9 +80,11 @@ class CorpusOptions:
 
     Attributes:
         corpus: A corpus file (.jsonl, .jsonl.gz or .parquet); null for the dataset's own passages.
+        isolate: Run the engine in a process of its own, for libraries that quarrel with torch.
     """
 
     corpus: str | None = None
+    isolate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

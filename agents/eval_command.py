@@ -10,7 +10,7 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 from tqdm import tqdm
 
-from retrieval.errors import InputError
+from retrieval.errors import InputError, RetrievalError
 
 from . import command_line, metrics
 from .assembly import STOP, PlayOptions, build_dataset, build_policy, build_retriever, build_rollout
@@ -31,6 +31,9 @@ def main(argv: Sequence[str]) -> int:
     except InputError as error:
         print(f"eval.py: error: {error}", file=sys.stderr)
         return 2
+    except RetrievalError as error:
+        print(f"eval.py: retrieval failed: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("eval.py: interrupted; nothing was written", file=sys.stderr)
         return 130

@@ -22,6 +22,7 @@ from .types import Action, ActionKind
 
 INVALID = "Invalid action."
 REMINDER = f"{INVALID} Write <search>query</search> or <answer>answer</answer>."
+OPTION_NAMED = f"{INVALID} Search with words of the question, not of an option."
 LAST_TURN = "This is the last turn: answer now inside <answer> and </answer>."
 NO_RESULTS = "No results."
 NO_ROOM = "No room left for results."

@@ -5,7 +5,7 @@ import hashlib
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from retrieval.errors import InputError
 from retrieval.rows import read_rows
 
 from .question_formats import COLUMNS, Format, recognise
+from .rules import checked_rules
 from .types import Question
 
 SPLITS = ("all", "train", "test")
@@ -123,6 +124,16 @@ def select(
             f"{selection.test_share}; change either"
         )
     return questions
+
+
+def ruled(questions: Sequence[Question], rules: tuple[str, ...]) -> tuple[Question, ...]:
+    """The questions, played by these rules of `envs.rules.RULES`.
+
+    Raises:
+        InputError: An unknown rule.
+    """
+    names = checked_rules(rules)
+    return tuple(replace(question, rules=names) for question in questions)
 
 
 def _digest(question: Question) -> str:

@@ -5,7 +5,7 @@ an id to a question that they leave without.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from retrieval.errors import InputError
@@ -19,6 +19,7 @@ Row = Mapping[str, Any]
 COLUMNS = (
     *("id", "_id", "question", "answers", "golden_answers", "answer", "answer_idx", "options"),
     *("supporting_titles", "supporting_facts", "context", "metadata", "dataset"),
+    *("source_ids", "meta"),
     *("data_source", "prompt", "reward_model"),
 )
 
@@ -57,7 +58,7 @@ def recognise(row: object, formats: tuple[Format, ...]) -> Question:
 def _plain(row: Row) -> Question | None:
     if not _has(row, "question", "answers"):
         return None
-    return build_question(
+    question = build_question(
         row.get("id"),
         row["question"],
         row["answers"],
@@ -65,6 +66,14 @@ def _plain(row: Row) -> Question | None:
         supporting_titles=tuple(texts(row.get("supporting_titles") or (), "supporting_titles")),
         dataset=str(row.get("dataset") or ""),
     )
+    return replace(question, source_ids=_source_ids(row))
+
+
+def _source_ids(row: Row) -> tuple[str, ...]:
+    """`source_ids`, or `gold_ids` of a nested `meta`."""
+    meta = row.get("meta")
+    nested = meta.get("gold_ids") if isinstance(meta, Mapping) else None
+    return texts(row.get("source_ids") or nested or (), "source_ids")
 
 
 def _flashrag(row: Row) -> Question | None:

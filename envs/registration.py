@@ -17,6 +17,7 @@ from retrieval.errors import InputError
 from retrieval.types import Retriever
 
 from .limits import EnvLimits
+from .rules import SearchRules
 from .search_env import SearchEnv
 from .types import Dataset, Question, Reward
 
@@ -27,7 +28,7 @@ def make_env(
     corpus: str | Path | None = None,
     reward: Reward | Mapping[str, float] | None = None,
     render_mode: str | None = None,
-    **limits: Any,
+    **bounds: Any,
 ) -> SearchEnv:
     """Build a SearchEnv from names or from parts.
 
@@ -38,14 +39,17 @@ def make_env(
         corpus: A corpus file; None for the dataset's own passages.
         reward: A reward term, or weights of terms of `envs.rewards`; None for exact match.
         render_mode: "ansi" or None.
-        **limits: Fields of `EnvLimits`, such as `max_turns=4`.
+        **bounds: Fields of `EnvLimits` and `SearchRules`: `max_turns=4`, `strict_queries=True`.
 
     Raises:
-        InputError: An unknown name or limit, or a named retriever without a corpus.
+        InputError: An unknown name or bound, or a named retriever without a corpus.
     """
-    known = [field.name for field in fields(EnvLimits)]
-    if unknown := set(limits) - set(known):
-        raise InputError(f"environment: unknown {sorted(unknown)}; limits are {', '.join(known)}")
+    limits, rules = ([field.name for field in fields(kind)] for kind in (EnvLimits, SearchRules))
+    if unknown := set(bounds) - {*limits, *rules}:
+        raise InputError(
+            f"environment: unknown {sorted(unknown)}; limits are {', '.join(limits)}; rules are "
+            f"{', '.join(rules)}"
+        )
     if isinstance(dataset, str):
         dataset = _dataset(dataset)
     elif not isinstance(dataset, Dataset):
@@ -58,7 +62,8 @@ def make_env(
         questions=dataset.questions,
         retriever=retriever,
         reward={"exact_match": 1.0} if reward is None else reward,
-        limits=EnvLimits(**limits),
+        limits=EnvLimits(**{name: bounds[name] for name in limits if name in bounds}),
+        rules=SearchRules(**{name: bounds[name] for name in rules if name in bounds}),
         render_mode=render_mode,
     )
 

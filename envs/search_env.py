@@ -10,18 +10,20 @@ from gymnasium.error import ResetNeeded
 from retrieval.errors import InputError, RetrievalError
 from retrieval.types import Hit, Retriever
 
-from .actions import INVALID, LAST_TURN, REMINDER, parse, render
+from .actions import INVALID, LAST_TURN, OPTION_NAMED, REMINDER, parse, render
 from .limits import EnvLimits
 from .rewards import weighted
+from .rules import SearchRules, Selected, content, named_option, select
 from .spaces import FreeText
 from .types import Action, ActionKind, Episode, Question, Reward, Step, StopReason
 
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 
 
-def _content(hit: Hit) -> tuple[str, str]:
-    """What makes two passages the same: a corpus may hold copies under several ids."""
-    return hit.passage.title, hit.passage.text
+# How far a search goes on for passages to take the place of those left out, in multiples of top_k.
+_MAX_DEPTH = 16
+# Begins the reason of an action that is invalid for this.
+_NAMES = "a query that names option"
 
 
 class SearchEnv(gymnasium.Env[str, str]):
@@ -31,7 +33,8 @@ class SearchEnv(gymnasium.Env[str, str]):
 
     * search: the observation is the `<information>` block of what was found.
     * answer: the episode ends, `terminated`, whether the answer is right or wrong.
-    * neither, or both mixed up: the observation is a reminder; the turn is spent.
+    * neither, or both mixed up, or a query against the rules: the observation is a reminder; the
+      turn is spent.
 
     The observation before the last turn ends with a request to answer. A last turn without an
     answer ends the episode, `truncated`; its search is not executed. The observation after the
@@ -51,6 +54,7 @@ class SearchEnv(gymnasium.Env[str, str]):
         retriever: Retriever,
         reward: Reward | Mapping[str, float],
         limits: EnvLimits | None = None,
+        rules: SearchRules | None = None,
         render_mode: str | None = None,
     ) -> None:
         """Set up the environment.
@@ -61,6 +65,7 @@ class SearchEnv(gymnasium.Env[str, str]):
             reward: A reward term, or the weights of terms of `envs.rewards` by name. It is called
                 once a turn, with the episode in which that turn's own reward is still 0.
             limits: What bounds an episode.
+            rules: What bounds its searches, beside the rules that a question brings.
             render_mode: "ansi" for transcripts, or None.
 
         Raises:
@@ -77,6 +82,8 @@ class SearchEnv(gymnasium.Env[str, str]):
         self._retriever = retriever
         self._reward = weighted(reward) if isinstance(reward, Mapping) else reward
         self._limits = limits or EnvLimits()
+        self._general_rules = rules or SearchRules()
+        self._rules = self._general_rules
         self._episode: Episode | None = None
         self._last_turn = False
         self._used_tokens = 0
@@ -95,6 +102,7 @@ class SearchEnv(gymnasium.Env[str, str]):
         """Begin an episode with `options["question"]`, or with one drawn uniformly."""
         super().reset(seed=seed)
         question = self._choose(options or {})
+        self._rules = self._general_rules.of(question)
         self._episode = Episode(question)
         self._used_tokens = self._count(question.prompt)
         self._last_turn = self._limits.next_is_last(0, self._used_tokens)
@@ -110,7 +118,7 @@ class SearchEnv(gymnasium.Env[str, str]):
             raise ResetNeeded("SearchEnv: the episode has ended; call reset() first")
         if not isinstance(action, str):
             raise InputError(f"action: {type(action).__name__} given; give the turn's text, a str")
-        parsed = parse(action)
+        parsed = self._ruled(parse(action))
         if parsed.kind is ActionKind.ANSWER:
             return self._end_turn(Step(parsed, (), "", 0.0), StopReason.ANSWERED)
         if self._last_turn:
@@ -147,23 +155,47 @@ class SearchEnv(gymnasium.Env[str, str]):
     def _respond(self, action: Action) -> Step:
         """Observe the result of a turn that is not the last, and decide whether the next one is."""
         used = self._used_tokens + self._count(action.text)
-        body, hits = REMINDER, tuple[Hit, ...]()
+        found, hits = Selected((), 0, 0), tuple[Hit, ...]()
+        body = OPTION_NAMED if action.content.startswith(_NAMES) else REMINDER
         if action.kind is ActionKind.SEARCH:
             found = self._search(action)
-            body, hits = render(found, self._limits.room_after(used), self._limits.count_tokens)
+            room = self._limits.room_after(used)
+            body, hits = render(found.hits, room, self._limits.count_tokens)
         self._used_tokens = used + self._count(body)
         self._last_turn = self._limits.next_is_last(len(self.episode.steps) + 1, self._used_tokens)
         if self._last_turn:
             # The full reminder would offer a search.
             body = f"{INVALID if action.kind is ActionKind.INVALID else body}\n{LAST_TURN}"
-        repeats = sum(_content(hit) in self._shown for hit in hits)
-        self._shown.update(map(_content, hits))
-        return Step(action, hits, body, 0.0, repeats)
+        repeats = found.repeats + sum(content(hit) in self._shown for hit in hits)
+        self._shown.update(map(content, hits))
+        return Step(action, hits, body, 0.0, repeats, found.excluded)
 
-    def _search(self, action: Action) -> list[Hit]:
-        """Search; of copies of a passage, the best hit stays."""
+    def _ruled(self, action: Action) -> Action:
+        """The action, or an invalid one for a query that the rules forbid."""
+        if action.kind is not ActionKind.SEARCH or not self._rules.strict_queries:
+            return action
+        letter = named_option(action.content, self.episode.question)
+        if letter is None:
+            return action
+        return Action(ActionKind.INVALID, f"{_NAMES} {letter}", action.text)
+
+    def _search(self, action: Action) -> Selected:
+        """Search; where passages are left out, for more of them, until there are `top_k`."""
+        top_k, rules = self._limits.top_k, self._rules
+        most = _MAX_DEPTH * top_k + len(rules.excluded_ids) + len(self._shown)
+        # First what `Rollout` has prefetched.
+        k = top_k
+        while True:
+            hits = self._ask(action, k)
+            selected = select(hits, top_k, rules, self._shown)
+            if len(selected.hits) == top_k or len(hits) < k or k == most:
+                return selected
+            k = min(2 * k + selected.excluded, most)
+
+    def _ask(self, action: Action, k: int) -> list[Hit]:
+        """The engine's answer; if it fails, the episode is over."""
         try:
-            answers = self._retriever.search([action.content], self._limits.top_k)
+            answers = self._retriever.search([action.content], k)
             if len(answers) != 1:
                 raise RetrievalError(f"retriever: {len(answers)} result lists for one query")
         except RetrievalError:
@@ -174,10 +206,7 @@ class SearchEnv(gymnasium.Env[str, str]):
                 stop_reason=StopReason.RETRIEVAL_ERROR,
             )
             raise
-        best: dict[tuple[str, str], Hit] = {}
-        for hit in answers[0]:
-            best.setdefault(_content(hit), hit)
-        return list(best.values())[: self._limits.top_k]
+        return answers[0]
 
     def _end_turn(self, step: Step, stop_reason: StopReason | None = None) -> StepResult:
         """Score the turn and add it to the episode."""

@@ -20,6 +20,8 @@ class Question:
         options: Letter -> text for multiple choice, else None.
         supporting_titles: Titles of the passages that hold the evidence; empty when unknown.
         dataset: The name of the set it comes from.
+        source_ids: Ids of the passages that the question was made from; empty when unknown.
+        rules: Rules of `envs.rules.RULES` that hold for it, whatever the environment's own.
     """
 
     id: str
@@ -28,6 +30,8 @@ class Question:
     options: Mapping[str, str] | None = None
     supporting_titles: tuple[str, ...] = ()
     dataset: str = ""
+    source_ids: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
 
     @property
     def prompt(self) -> str:
@@ -43,7 +47,7 @@ class ActionKind(StrEnum):
 
     SEARCH = "search"  # a query for the retriever
     ANSWER = "answer"  # the final answer; ends the episode
-    INVALID = "invalid"  # no complete tag pair; costs a turn
+    INVALID = "invalid"  # no complete tag pair, or a query against the rules; costs a turn
 
 
 class StopReason(StrEnum):
@@ -79,7 +83,9 @@ class Step:
             is an executed search.
         observation: The text the environment answered with; empty after the last turn.
         reward: The reward of this turn.
-        repeats: How many of `hits` an earlier turn of this episode had shown.
+        repeats: How many of `hits` an earlier turn of this episode had shown; under the rule
+            `novel_only`, how many were left out for that reason.
+        excluded: How many passages were found but left out because their ids are excluded.
     """
 
     action: Action
@@ -87,6 +93,7 @@ class Step:
     observation: str
     reward: float
     repeats: int = 0
+    excluded: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,10 @@ PACKAGE = "retrieval.retrievers"
 FORMAT = 1
 MANIFEST, ENGINE, _CORPUS, _PLAN = "manifest.json", "engine", "corpus.json", "plan.json"
 # Whose release decides what an index is; a package that is not installed has no version.
-_LIBRARIES = ("faiss-cpu", "pyserini", "bm25s", "PyStemmer", "sentence-transformers", "pymilvus")
+_LIBRARIES = (
+    *("faiss-cpu", "pyserini", "bm25s", "PyStemmer", "sentence-transformers"),
+    *("pymilvus", "milvus-lite"),
+)
 
 
 @dataclass(frozen=True, slots=True)

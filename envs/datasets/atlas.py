@@ -41,7 +41,6 @@ class Config:
         relations: The relations that questions are about, by name ("born", "mayor", ...: see
             `envs.worlds.atlas.relations`); empty for all. The passages tell every fact regardless.
         limit: Number of questions; null for all there are.
-        distractors: Passages that mention an entity without its facts, per entity, 0 to 1.
     """
 
     seed: int = 0
@@ -51,7 +50,6 @@ class Config:
     kinds: tuple[str, ...] = ("chain",)
     relations: tuple[str, ...] = ()
     limit: int | None = None
-    distractors: float = 0.15
 
 
 def build(config: Config) -> Dataset:
@@ -60,14 +58,14 @@ def build(config: Config) -> Dataset:
     Raises:
         InputError: A setting out of range, or a limit above the number of questions.
     """
-    check(SCHEMA.name, config.split, config.hops, config.distractors)
+    check(SCHEMA.name, config.split, config.hops)
     if config.people < MIN_PEOPLE:
         raise InputError(f"atlas: people {config.people} is too few; give at least {MIN_PEOPLE}")
     if not config.kinds or not set(config.kinds) <= set(KINDS):
         raise InputError(f"atlas: kinds {config.kinds} must be some of {', '.join(KINDS)}")
     schema = _asked(config.relations)
     sides = both_sides(SCHEMA.name, config.seed, config.people, populate)
-    passages = corpus(SCHEMA, config.seed, list(sides.values()), config.distractors)
+    passages = corpus(SCHEMA, config.seed, list(sides.values()))
     chosen = [sides[name] for name in sides_of(config.split)]
     strata = [stratum for side in chosen for stratum in _strata(config, schema, side)]
     return assemble(SCHEMA.name, strata, passages, config.limit)

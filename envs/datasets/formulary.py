@@ -33,7 +33,6 @@ class Config:
         split: "train", "test" or "all": which side the questions are about.
         hops: Hop counts of the questions, 1 to 4, equally often.
         limit: Number of questions; null for all there are.
-        distractors: Passages that mention an entity without its facts, per entity, 0 to 1.
     """
 
     seed: int = 0
@@ -41,7 +40,6 @@ class Config:
     split: str = "train"
     hops: tuple[int, ...] = (1, 2)
     limit: int | None = None
-    distractors: float = 0.15
 
 
 def build(config: Config) -> Dataset:
@@ -50,11 +48,11 @@ def build(config: Config) -> Dataset:
     Raises:
         InputError: A setting out of range, or a limit above the number of questions.
     """
-    check(SCHEMA.name, config.split, config.hops, config.distractors)
+    check(SCHEMA.name, config.split, config.hops)
     if config.drugs < MIN_DRUGS:
         raise InputError(f"formulary: drugs {config.drugs} is too few; give at least {MIN_DRUGS}")
     sides = both_sides(SCHEMA.name, config.seed, config.drugs, populate)
-    passages = corpus(SCHEMA, config.seed, list(sides.values()), config.distractors)
+    passages = corpus(SCHEMA, config.seed, list(sides.values()))
     strata = [
         _stratum(config.seed, sides[name], hops)
         for name in sides_of(config.split)

@@ -7,7 +7,7 @@ MedQA, MMLU, PubMedQA, BioASQ and MedMCQA as subsets, and this project's format.
 
 from dataclasses import dataclass
 
-from ..question_files import Selection, read_questions
+from ..question_files import Selection, read_questions, ruled
 from ..question_formats import MEDQA, MIRAGE, PLAIN
 from ..types import Dataset
 
@@ -24,6 +24,9 @@ class Config:
         test_share: Share of the questions that is "test", 0 to 1, by the hash of the id.
         limit: At most so many questions, from the start; null for all.
         subset: Of MIRAGE's file: medqa, medmcqa, pubmedqa, bioasq or mmlu. Other files have none.
+        rules: Rules of the searches for these questions: "novel_only" (no passage twice in an
+            episode), "strict_queries" (no query with the text of an option), "exclude_sources"
+            (without the passages that the question was made from).
     """
 
     path: str
@@ -31,6 +34,7 @@ class Config:
     test_share: float = 0.2
     limit: int | None = None
     subset: str = "medqa"
+    rules: tuple[str, ...] = ()
 
 
 def build(config: Config) -> Dataset:
@@ -41,4 +45,4 @@ def build(config: Config) -> Dataset:
     """
     selection = Selection(config.split, config.test_share, config.limit)
     questions = read_questions(config.path, config.subset, FORMATS, selection, config.subset)
-    return Dataset(questions)
+    return Dataset(ruled(questions, config.rules))

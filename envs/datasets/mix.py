@@ -13,7 +13,7 @@ from retrieval import plugins
 from retrieval.errors import InputError
 
 from ..interleaving import in_turn
-from ..question_files import Selection
+from ..question_files import Selection, ruled
 from ..types import Dataset, Question
 
 
@@ -26,12 +26,16 @@ class Config:
         split: "all", "train" or "test".
         test_share: Share of the questions that is "test", 0 to 1, by the hash of the id.
         limit: At most so many questions in all; null for all.
+        rules: Rules of the searches for these questions: "novel_only" (no passage twice in an
+            episode), "strict_queries" (no query with the text of an option), "exclude_sources"
+            (without the passages that the question was made from).
     """
 
     parts: tuple[str, ...]
     split: str = "all"
     test_share: float = 0.2
     limit: int | None = None
+    rules: tuple[str, ...] = ()
 
 
 def build(config: Config) -> Dataset:
@@ -46,7 +50,7 @@ def build(config: Config) -> Dataset:
     parts = [_read(part, config) for part in config.parts]
     names = [part.partition("=")[0] for part in config.parts]
     mixed = in_turn(_distinct(names, parts))
-    return Dataset(tuple(islice(mixed, config.limit)))
+    return Dataset(ruled(tuple(islice(mixed, config.limit)), config.rules))
 
 
 def _read(part: str, config: Config) -> Sequence[Question]:

@@ -6,21 +6,23 @@ from retrieval.types import Passage
 
 from .schema import Entity, Schema, Side
 
+# Distractor passages per entity that may have one. A change makes every world another world.
+DISTRACTOR_RATE = 0.15
 
-def corpus(schema: Schema, seed: int, sides: list[Side], distractors: float) -> tuple[Passage, ...]:
+
+def corpus(schema: Schema, seed: int, sides: list[Side]) -> tuple[Passage, ...]:
     """The passages of the whole world, in an order that tells nothing.
 
     Args:
         schema: The kind of world.
         seed: Of the world.
         sides: All sides.
-        distractors: Distractor passages per entity, 0 to 1.
     """
     rng = random.Random(f"{schema.name}/{seed}/passages")
     texts = []
     for side in sides:
         texts += [(entity.name, describe(schema, entity, rng)) for entity in side.entities]
-        texts += _distract(schema, side, distractors, rng)
+        texts += _distract(schema, side, DISTRACTOR_RATE, rng)
     rng.shuffle(texts)
     return tuple(
         Passage(f"{schema.name}-{seed}-{number:07d}", title, text)

@@ -47,11 +47,11 @@ class Stratum:
             yield question, draft.plan
 
 
-def check(name: str, split: str, hops: Sequence[int], distractors: float) -> None:
+def check(name: str, split: str, hops: Sequence[int]) -> None:
     """Refuse what no world can have.
 
     Raises:
-        InputError: An unknown split, hop counts outside 1..4 or repeated, a rate outside 0..1.
+        InputError: An unknown split, hop counts outside 1..4 or repeated.
     """
     if split not in SPLITS:
         raise InputError(f"{name}: split {split!r} is none of {', '.join(SPLITS)}; choose one")
@@ -59,8 +59,6 @@ def check(name: str, split: str, hops: Sequence[int], distractors: float) -> Non
         raise InputError(
             f"{name}: hops {tuple(hops)} must be distinct numbers from 1 to {MAX_HOPS}"
         )
-    if not 0 <= distractors <= 1:
-        raise InputError(f"{name}: distractors {distractors} must lie between 0 and 1")
 
 
 def both_sides(

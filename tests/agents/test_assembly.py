@@ -28,6 +28,7 @@ from agents.policy import SearchPolicy
 from envs.types import Dataset, Question
 from retrieval.corpus import Corpus
 from retrieval.errors import InputError
+from retrieval.isolate import Isolated
 from tests.agents import builds, runs
 
 TINY = ModelOptions(name="tiny", lora_rank=4, lora_alpha=8)
@@ -221,3 +222,50 @@ def test_a_dataset_without_splits_cannot_be_evaluated_on_another_one() -> None:
     assert str(caught.value) == (
         "evaluation.split: dataset 'elsewhere.mine' has no splits; set evaluation.questions to 0"
     )
+
+
+def test_an_isolated_engine_answers_like_one_in_this_process(tmp_path: Path) -> None:
+    here, apart = (config(tmp_path, f"--retriever.isolate={on}") for on in ("false", "true"))
+    dataset = build_dataset(here.dataset)
+    queries = [question.text for question in dataset.questions[:20]]
+    (expected, known), (found, fingerprint) = (
+        build_retriever(made.retriever, dataset) for made in (here, apart)
+    )
+    assert found.search(queries, 3) == expected.search(queries, 3)
+    assert fingerprint == known and found.misses == 20
+    assert isinstance(found._retriever, Isolated)
+    assert not isinstance(expected._retriever, Isolated)
+    found._retriever.close()
+
+
+def test_an_isolated_engine_refuses_settings_in_the_same_words(tmp_path: Path) -> None:
+    made = config(tmp_path, "--retriever.isolate=true", "--retriever.name=index")
+    for isolate in (True, False):
+        options = replace(made.retriever.options, isolate=isolate)
+        with pytest.raises(InputError, match=r"^retriever\.path is missing: give an index folder$"):
+            build_retriever(replace(made.retriever, options=options), builds.world())
+
+
+def test_a_run_is_the_same_with_the_engine_in_another_process(tmp_path: Path) -> None:
+    played = []
+    for on in ("false", "true"):
+        parts = build_parts(config(tmp_path / on, f"--retriever.isolate={on}"))
+        made = evaluate(parts.rollout, parts.held_out, 8, builds.STOP)
+        played.append([prediction.steps for prediction in made])
+    assert played[0] == played[1]
+
+
+def test_an_engine_that_can_do_without_a_corpus_gets_none(tmp_path: Path) -> None:
+    questions = Dataset((Question("q", "Why?", ("so",)),))
+    argv = ["--retriever.name", "empty"]
+    values, _ = command_line.parse(ArgumentParser(), TRAIN_LAYOUT, argv, {})
+    retriever, fingerprint = build_retriever(values["retriever"], questions)
+    assert retriever.search(["x"], 3) == [[]] and fingerprint == "none"
+    # One whose settings want a corpus is told apart from one whose settings do not.
+    argv = ["--retriever.name", "hybrid"]
+    values, _ = command_line.parse(ArgumentParser(), TRAIN_LAYOUT, argv, {})
+    with pytest.raises(InputError, match=r"retriever\.corpus: .* give --retriever\.corpus FILE"):
+        build_retriever(values["retriever"], questions)
+    world = builds.world()
+    _, fingerprint = build_retriever(values["retriever"], world)
+    assert fingerprint == Corpus.of(world.passages or ()).fingerprint

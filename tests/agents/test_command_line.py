@@ -134,7 +134,7 @@ def test_the_name_decides_which_flags_a_slot_has(flag: list[str], tmp_path: Path
     assert parse(*flag, "--config", file)["dataset"].name == "atlas"
     message = refusal("--dataset.drugs", "50")
     assert message.startswith("dataset.drugs: unknown key. ")
-    assert "Valid keys of dataset 'atlas': dataset.distractors, dataset.hops, " in message
+    assert "Valid keys of dataset 'atlas': dataset.hops, dataset.kinds, " in message
 
 
 DEFAULTS = {

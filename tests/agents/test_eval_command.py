@@ -129,6 +129,7 @@ def test_other_questions_and_another_corpus(trained: Path, tmp_path: Path, capsy
         "split": "all",
         "test_share": 0.2,
         "limit": None,
+        "rules": [],
     }
     assert used["engine"]["max_tokens"] == 8 and used["env"]["top_k"] == 1
 
@@ -259,6 +260,14 @@ def test_failure_and_interruption_have_their_own_status(
     # Counted and written down, but in no average.
     summary = json.loads((tmp_path / "down" / "summary.json").read_text())
     assert (summary["n"], summary["infra_errors"]) == (0, 3) and "em" not in summary
+
+    dead = ["--retriever.name=tests.retrieval.moody", "--retriever.at_build=exit"]
+    argv_ = [*argv, *dead, "--retriever.isolate=true", "--out", tmp_path / "dead"]
+    died = runs.call(capsys, main, *argv_)
+    assert died.status == 1 and not (tmp_path / "dead").exists()
+    assert died.err.splitlines()[-1].startswith(
+        "eval.py: retrieval failed: tests.retrieval.moody: its process ended with exit code 9"
+    )
 
     out = tmp_path / "interrupted"
     stopped = runs.call(capsys, main, *argv, "--engine.interrupt=true", "--out", out)

@@ -11,7 +11,7 @@ from typing import Any
 
 from retrieval.corpus import Corpus
 from retrieval.index import build_index
-from retrieval.retrievers import bm25s, http, index
+from retrieval.retrievers import bm25s, cassette, http, index, milvus
 from retrieval.store import PASSAGES, write_store
 from tests.retrieval.serving import serving
 
@@ -32,4 +32,19 @@ def of_http(corpus: Corpus, scratch: Path) -> Iterator[http.Config]:
         yield http.Config((server.url,))
 
 
-SETUPS: dict[str, Setup] = {"http": of_http, "index": of_index}
+@contextmanager
+def of_cassette(corpus: Corpus, scratch: Path) -> Iterator[cassette.Config]:
+    yield cassette.Config(str(scratch / "answers.jsonl"), "auto", "bm25s")
+
+
+@contextmanager
+def of_milvus(corpus: Corpus, scratch: Path) -> Iterator[milvus.Config]:
+    yield milvus.Config(uri=str(scratch / "passages.db"))
+
+
+SETUPS: dict[str, Setup] = {
+    "cassette": of_cassette,
+    "http": of_http,
+    "index": of_index,
+    "milvus": of_milvus,
+}

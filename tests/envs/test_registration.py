@@ -28,6 +28,8 @@ def test_check_env_passes_without_a_warning(name):
         warnings.simplefilter("error")
         check_env(gymnasium.make(name).unwrapped)
         check_env(gymnasium.make(name, render_mode="ansi").unwrapped)
+        rules = {"strict_queries": True, "novel_only": True, "excluded_ids": {"atlas-0-0000000"}}
+        check_env(gymnasium.make(name, **rules).unwrapped)
 
 
 @pytest.mark.parametrize("name", IDS)

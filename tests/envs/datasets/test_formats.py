@@ -9,8 +9,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from envs.datasets import hotpotqa, jsonl, medqa, nq
+from envs.datasets import hotpotqa, jsonl, medqa, mix, nq
 from envs.types import Question
+from retrieval.errors import InputError
 from retrieval.types import Passage
 
 Rows = list[dict[str, Any]]
@@ -48,6 +49,7 @@ MOON = Question(
     text="when was the last time anyone was on the moon",
     answers=("14 December 1972 UTC", "December 1972"),
     supporting_titles=("Moon landing",),
+    source_ids=("nqgold-dd2424d55ec9",),
     dataset="nq",
 )
 
@@ -57,6 +59,29 @@ MOON = Question(
 def test_our_own_format_is_read_by_every_plugin(tmp_path: Path, plugin: Any, name: str) -> None:
     path = jsonl_file(tmp_path / name, [PLAIN])
     assert plugin.build(plugin.Config(path=path)).questions == (MOON,)
+
+
+def test_source_ids_may_stand_at_the_top(tmp_path: Path) -> None:
+    row = {**PLAIN, "source_ids": ["a", "b", "a"]}
+    (question,) = jsonl.build(jsonl.Config(jsonl_file(tmp_path / "q.jsonl", [row]))).questions
+    assert question.source_ids == ("a", "b")
+    (question,) = jsonl.build(jsonl.Config(parquet_file(tmp_path / "q.parquet", [row]))).questions
+    assert question.source_ids == ("a", "b")
+    path = jsonl_file(tmp_path / "w.jsonl", [{**PLAIN, "source_ids": 7}])
+    with pytest.raises(InputError, match="line 1: source_ids must be a text or a list of texts"):
+        jsonl.build(jsonl.Config(path))
+
+
+@pytest.mark.parametrize("plugin", [jsonl, medqa, mix])
+def test_rules_are_given_to_every_question(tmp_path: Path, plugin: Any) -> None:
+    path = jsonl_file(tmp_path / "q.jsonl", [PLAIN, {**PLAIN, "id": "2"}])
+    given = {"parts": (f"nq={path}",)} if plugin is mix else {"path": path}
+    for rules in ((), ("strict_queries", "exclude_sources")):
+        questions = plugin.build(plugin.Config(**given, rules=rules)).questions
+        assert [question.rules for question in questions] == [rules, rules]
+        assert [question.source_ids for question in questions] == [MOON.source_ids] * 2
+    with pytest.raises(InputError, match="rules: unknown 'strict'; choose of novel_only, strict_"):
+        plugin.build(plugin.Config(**given, rules=("strict",)))
 
 
 def test_our_own_format_with_options(tmp_path: Path) -> None:
