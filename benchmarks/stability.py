@@ -20,8 +20,12 @@ from envs.datasets import atlas
 
 FIGURES = {
     "ppo": ["ppo", "turn_ppo", "s_ppo", "so_ppo", "so_ppo-step"],
-    "rules": ["so_ppo", "so_ppo-max1", "so_ppo-literal", "so_ppo-literal-step", "so_ppo-step"],
-    "grpo": ["grpo", "so_grpo", "so_grpo-step", "gspo"],
+    "rules": [
+        "grpo",
+        *(name for name in VARIANTS if name.startswith("so_grpo") and "sgd" not in name),
+    ],
+    "sgd": [name for name in VARIANTS if "sgd" in name],
+    "grpo": ["grpo", "so_grpo", "gspo"],
     "strata": [name for name in VARIANTS if "stratified" in name] + ["grpo"],
     "relatives": ["grpo", "dr_grpo", "dapo", "sapo", "bapo", "cispo", "gigpo", "rloo"],
 }

@@ -45,16 +45,17 @@ VARIANTS: dict[str, Variant] = {
     "stratified_grpo-1.0": Variant(_grpo("stratified_grpo", alpha="1.0")),
     "stratified_grpo-random": Variant(_grpo("stratified_grpo", strata="random")),
     "stratified_grpo-turns": Variant(_grpo("stratified_grpo", strata="turns")),
-    "s_ppo-step": Variant(_ppo("s_ppo", apply_to="step"), needs_clip=True),
-    "so_ppo-step": Variant(_ppo("so_ppo", apply_to="step"), needs_clip=True),
-    "so_ppo-max1": Variant(_ppo("so_ppo", rule="max1"), needs_clip=True),
-    "so_ppo-literal": Variant(_ppo("so_ppo", rule="literal"), needs_clip=True),
-    "so_ppo-literal-step": Variant(
-        _ppo("so_ppo", rule="literal", apply_to="step"), needs_clip=True
-    ),
+    "so_grpo-max1": Variant(_grpo("so_grpo", rule="max1"), needs_clip=True),
+    "so_grpo-literal": Variant(_grpo("so_grpo", rule="literal"), needs_clip=True),
     "so_grpo-step": Variant(_grpo("so_grpo", apply_to="step"), needs_clip=True),
+    "so_grpo-max1-step": Variant(_grpo("so_grpo", rule="max1", apply_to="step"), needs_clip=True),
+    "so_grpo-literal-step": Variant(
+        _grpo("so_grpo", rule="literal", apply_to="step"), needs_clip=True
+    ),
+    "so_ppo-step": Variant(_ppo("so_ppo", apply_to="step"), needs_clip=True),
     "grpo-sgd": Variant(_grpo("grpo") | _SGD, needs_clip=True),
     "so_grpo-sgd": Variant(_grpo("so_grpo") | _SGD, needs_clip=True),
+    "so_grpo-sgd-max1": Variant(_grpo("so_grpo", rule="max1") | _SGD, needs_clip=True),
     "so_grpo-sgd-literal": Variant(_grpo("so_grpo", rule="literal") | _SGD, needs_clip=True),
     "dr_grpo": Variant(_grpo("dr_grpo")),
     "dapo": Variant(_grpo("dapo")),
