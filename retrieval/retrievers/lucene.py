@@ -15,7 +15,6 @@ its place in the corpus, so that Lucene itself breaks ties by passage id. Needs 
 """
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +22,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from ..anserini import RM3, Searcher, write_index
-from ..bm25 import check_parameters
+from ..bm25 import NO_TERMS, check_parameters
 from ..corpus import Corpus
 from ..errors import InputError
 from ..ranking import check_k
+from ..scratch import Scratch
 from ..types import Hit
 
 # The most bytes of an id: Lucene takes 32,766, and the place in the corpus goes with it.
@@ -82,9 +82,9 @@ def build(config: Config, corpus: Corpus) -> "Lucene":
     Raises:
         InputError: No Java, the corpus has not one term, or an id is too long.
     """
-    folder = tempfile.TemporaryDirectory(prefix="lucene-")
-    write(config, corpus, Path(folder.name))
-    return Lucene(config, corpus, Path(folder.name), folder)
+    scratch = Scratch("lucene-")
+    write(config, corpus, scratch.folder)
+    return Lucene(config, corpus, scratch.folder, scratch)
 
 
 def write(config: Config, corpus: Corpus, folder: Path) -> None:
@@ -98,7 +98,7 @@ def write(config: Config, corpus: Corpus, folder: Path) -> None:
         shutil.rmtree(left) if left.is_dir() else left.unlink()
     write_index(_documents(corpus), folder, config.analyzer, config.rm3)
     if not Searcher(folder, config.analyzer, config.k1, config.b, None).terms:
-        raise InputError("no passage has a term to index: check the texts, or keep stop words")
+        raise InputError(NO_TERMS)
 
 
 def read(config: Config, corpus: Corpus, folder: Path) -> "Lucene":
@@ -118,7 +118,7 @@ class Lucene:
         config: Config,
         corpus: Corpus,
         folder: Path,
-        scratch: tempfile.TemporaryDirectory[str] | None = None,
+        scratch: Scratch | None = None,
     ) -> None:
         """Open an index; `scratch` is removed with the retriever."""
         self._passages = corpus.passages
