@@ -155,7 +155,7 @@ def _version(home: Path) -> int | None:
             said = subprocess.run(command, capture_output=True, text=True, check=False).stderr
         except OSError:
             return None
-    found = re.search(r'(?:JAVA_VERSION=|version )"(\d+)', said)
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', said)
     return int(found[1]) if found else None
 
 

@@ -16,6 +16,7 @@ An index folder holds what the library saves and `id_ranks.npy`; opened, all but
 memory-mapped.
 """
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,9 +67,14 @@ def write(config: Config, corpus: Corpus, folder: Path) -> None:
 
     Raises:
         InputError: The corpus has not one term.
+        OSError: The disk is full, or may not be written.
     """
     _index(config, corpus).save(folder, show_progress=False)
     np.save(folder / _ID_RANKS, rank_ids(corpus))
+    try:
+        read(config, corpus, folder)
+    except InputError as error:  # numpy says nothing when the last 4 KB find no room
+        raise OSError(errno.ENOSPC, "the engine's files are cut short") from error
 
 
 def read(config: Config, corpus: Corpus, folder: Path) -> "BM25s":
@@ -80,7 +86,7 @@ def read(config: Config, corpus: Corpus, folder: Path) -> "BM25s":
     try:
         index = bm25s.BM25.load(folder, mmap=True, show_progress=False)
         ranks = np.load(folder / _ID_RANKS, mmap_mode="r")
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{folder}: cannot be read ({error}); build the index again") from error
     scores, passages = index.scores, len(corpus.passages)
     whole = len(scores["data"]) == len(scores["indices"]) == scores["indptr"][-1]

@@ -16,7 +16,7 @@ its place in the corpus, so that Lucene itself breaks ties by passage id. Needs 
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tqdm import tqdm
@@ -25,12 +25,15 @@ from ..anserini import RM3, Searcher, write_index
 from ..bm25 import NO_TERMS, check_parameters
 from ..corpus import Corpus
 from ..errors import InputError
+from ..estimate import Needs, measured
 from ..ranking import check_k
 from ..scratch import Scratch
 from ..types import Hit
 
 # The most bytes of an id: Lucene takes 32,766, and the place in the corpus goes with it.
 _ID_BYTES = 32_000
+# Java's heap of 2 GiB (`retrieval.java`) and what the process takes besides.
+_MEMORY_BYTES = 2.7e9
 # What Java's String.trim() drops; Anserini refuses a document of which nothing is left.
 _BLANK = "".join(map(chr, range(33)))
 
@@ -99,6 +102,16 @@ def write(config: Config, corpus: Corpus, folder: Path) -> None:
     write_index(_documents(corpus), folder, config.analyzer, config.rm3)
     if not Searcher(folder, config.analyzer, config.k1, config.b, None).terms:
         raise InputError(NO_TERMS)
+
+
+def estimate(config: Config, corpus_path: Path, passages: int) -> Needs:
+    """What a build takes: memory stops growing where Java's heap is full.
+
+    Raises:
+        InputError: A sample cannot be built.
+    """
+    needs = measured(corpus_path, "lucene", config, passages)
+    return replace(needs, memory_bytes=min(needs.memory_bytes, _MEMORY_BYTES))
 
 
 def read(config: Config, corpus: Corpus, folder: Path) -> "Lucene":
