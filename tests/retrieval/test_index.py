@@ -146,7 +146,7 @@ class TestOpening:
     def test_a_damaged_manifest_is_refused(self, corpus, out, text):
         build(corpus, out)
         (out / MANIFEST).write_bytes(text.encode(errors="surrogateescape"))
-        with pytest.raises(InputError, match="is damaged .* build it again") as caught:
+        with pytest.raises(InputError, match=r"is damaged .* build it again") as caught:
             open_index(out)
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
@@ -172,7 +172,7 @@ class TestOpening:
         assert len(files) == 9
         for file in files:
             aside = file.rename(out.parent / "aside")
-            with pytest.raises(InputError, match="again|make one"):
+            with pytest.raises(InputError, match=r"again|make one"):
                 open_index(out)
             aside.rename(file)
         check_whole(out, corpus)
@@ -209,7 +209,7 @@ class TestGoingOn:
 
         with monkeypatch.context() as patch:
             patch.setattr(bm25s, "write", fail)
-            with pytest.raises(InputError, match="the build stopped .No space left on device."):
+            with pytest.raises(InputError, match=r"stopped \(No space left on device\)"):
                 build(corpus, out)
         assert not out.exists() and (partial / "engine" / "half").exists()
         with pytest.raises(InputError, match="no index"):
@@ -287,7 +287,7 @@ class TestDisk:
     def test_a_file_in_the_way_is_one_line(self, corpus, out, partial):
         partial.parent.mkdir()
         partial.touch()
-        with pytest.raises(InputError, match="the build stopped .File exists."):
+        with pytest.raises(InputError, match=r"stopped \(File exists\)"):
             build(corpus, out)
 
     @pytest.mark.parametrize(
