@@ -121,6 +121,7 @@ def failures(kind: type[Exception], culprit: str) -> Iterator[None]:
 
     A full or read-only disk (java.io.IOException) is an OSError, as it is in Python.
     """
+    start()
     import jnius
 
     try:
@@ -183,9 +184,15 @@ def _start() -> None:
                 os.environ["JAVA_HOME"] = before
     import jnius
 
+    try:
+        # A query of 100 KB has more than 1024 distinct words, Lucene's limit.
+        jnius.autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(2**31 - 1)
+    except jnius.JavaException as error:
+        raise InputError(
+            "lucene: Java was started without Lucene by something else in this process; "
+            "build the retriever before that"
+        ) from error
     _Machine.loggers = tuple(_silence(jnius))
-    # A query of 100 KB has more than 1024 distinct words, Lucene's limit.
-    jnius.autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(2**31 - 1)
 
 
 def _options(version: int) -> list[str]:

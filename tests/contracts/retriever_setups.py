@@ -27,23 +27,33 @@ def of_index(corpus: Corpus, scratch: Path) -> Iterator[index.Config]:
     yield index.Config(str(scratch / "index"))
 
 
-def index_with_anserini(passages: Iterable[Passage], folder: Path) -> Path:
-    """What pyserini's command line makes of a folder of JSON Lines in Search-R1's schema."""
-    rows = folder / "rows"
-    rows.mkdir()
-    with (rows / "rows.jsonl").open("w") as file:
-        for passage in passages:
-            contents = f'"{passage.title}"\n{passage.text}'
-            file.write(json.dumps({"id": passage.id, "contents": contents}) + "\n")
-    args = ["-collection", "JsonCollection", "-input", str(rows), "-index", str(folder / "lucene")]
-    args += ["-generator", "DefaultLuceneDocumentGenerator", "-threads", "1", "-storeRaw"]
-    java_class("io.anserini.index.IndexCollection").main([*args, "-storeDocvectors", "-quiet"])
+def index_with_anserini(rows: Iterable[dict[str, str]], folder: Path, *flags: str) -> Path:
+    """What pyserini's command line makes of a folder of JSON Lines."""
+    source = folder / "rows"
+    source.mkdir(parents=True)
+    with (source / "rows.jsonl").open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    args = [
+        "-collection",
+        "JsonCollection",
+        "-input",
+        str(source),
+        "-index",
+        str(folder / "lucene"),
+    ]
+    args += ["-generator", "DefaultLuceneDocumentGenerator", "-threads", "1", "-quiet", *flags]
+    java_class("io.anserini.index.IndexCollection").main(args)
     return folder / "lucene"
+
+
+def search_r1_rows(passages: Iterable[Passage]) -> Iterator[dict[str, str]]:
+    return ({"id": p.id, "contents": f'"{p.title}"\n{p.text}'} for p in passages)
 
 
 @contextmanager
 def of_anserini(corpus: Corpus, scratch: Path) -> Iterator[lucene_prebuilt.Config]:
-    yield lucene_prebuilt.Config(path=str(index_with_anserini(corpus.passages, scratch)))
+    folder = index_with_anserini(search_r1_rows(corpus.passages), scratch, "-storeRaw")
+    yield lucene_prebuilt.Config(path=str(folder))
 
 
 SETUPS: dict[str, Setup] = {"index": of_index, "lucene_prebuilt": of_anserini}
