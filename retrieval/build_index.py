@@ -58,12 +58,18 @@ def _main(argv: list[str]) -> int:
 
 def _parse(argv: list[str]) -> tuple[Any, Any]:
     """(arguments, the engine's Config)."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     first.add_argument("--retriever", default="bm25s")
-    name = first.parse_known_args(argv)[0].retriever
+    try:
+        name = first.parse_known_args(argv)[0].retriever
+    except argparse.ArgumentError as error:
+        raise InputError(str(error)) from error
     module = plugins.load(PACKAGE, name)
     parser = ArgumentParser(
-        prog="python -m retrieval.build_index", description=__doc__, exit_on_error=False
+        prog="python -m retrieval.build_index",
+        description=__doc__,
+        exit_on_error=False,
+        allow_abbrev=False,
     )
     parser.add_argument("--corpus", required=True, help="A .jsonl, .jsonl.gz or .parquet file.")
     parser.add_argument(
@@ -76,7 +82,7 @@ def _parse(argv: list[str]) -> tuple[Any, Any]:
         args = parser.parse_args(argv)
         config = parser.instantiate(args).index
     except (argparse.ArgumentError, TypeError, ValueError) as error:
-        keys = {action.dest for action in parser._actions}
+        keys = {action.dest for action in parser._actions} - {"help", "print_shtab"}
         raise InputError(explain(error, keys, {"index": name})) from error
     return args, config
 

@@ -98,7 +98,7 @@ def stream_corpus(path: str | Path, progress: bool = True) -> Iterator[tuple[str
     )
     for place, row in shown:
         try:
-            yield place, _passage(row)
+            yield place, passage_of(row)
         except InputError as error:
             raise InputError(f"{path}: {place}: {error}") from None
 
@@ -131,8 +131,12 @@ def _utf8(text: str, culprit: str) -> bytes:
         ) from error
 
 
-def _passage(row: object) -> Passage:
-    """One row of any schema; the InputError says nothing of file and line."""
+def passage_of(row: object) -> Passage:
+    """The passage of one row of any schema.
+
+    Raises:
+        InputError: The row is wrong; the message says nothing of file and line.
+    """
     if not isinstance(row, dict):
         raise InputError(f"a row must be an object, {_SCHEMAS}, not {_kind(row)}")
     identifier = _identifier(row)

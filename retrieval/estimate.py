@@ -74,9 +74,20 @@ def estimate(corpus: Path, name: str, config: Any) -> Needs:
     """
     module = plugins.load(PACKAGE, name)
     passages = sum(1 for _ in stream_corpus(corpus))
+    if not passages:
+        raise InputError(f"{corpus}: no passages; the file is empty")
     if hasattr(module, "estimate"):
         needs: Needs = module.estimate(config, corpus, passages)
         return needs
+    return measured(corpus, name, config, passages)
+
+
+def measured(corpus: Path, name: str, config: Any, passages: int) -> Needs:
+    """Estimate a build by building two samples of the corpus.
+
+    Raises:
+        InputError: A sample cannot be built.
+    """
     sizes = sorted({min(size, passages) for size in SAMPLES})
     found = [_sample(corpus, name, config, size, passages) for size in sizes]
     memory, disk, seconds = (

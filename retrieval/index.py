@@ -6,29 +6,29 @@
       offsets.bin
       engine/          the engine's own files; empty for engines that index when they are opened
 
-A build goes on in `indexes/x.partial` and takes its final name when it is whole. Killed, it leaves
-that folder, with which the next build of the same corpus and settings goes on.
+A build goes on in `indexes/x.partial` and takes its final name when it is whole. Killed, stopped by
+the disk or refused by the engine, it leaves that folder, and the next build of the same corpus and
+settings goes on with it.
 """
 
 import dataclasses
-import hashlib
+import fcntl
 import json
 import os
 import shutil
-from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from . import plugins
-from .corpus import Corpus, stream_corpus
+from .corpus import Corpus
 from .errors import InputError
-from .store import PassageStore, write_store
-from .types import Passage, Retriever
+from .store import PassageStore, unique_passages, write_store
+from .types import Retriever
 
 PACKAGE = "retrieval.retrievers"
 FORMAT = 1
@@ -68,13 +68,27 @@ def build_index(corpus: Path, out: Path, name: str, config: Any) -> dict[str, An
         The manifest.
 
     Raises:
-        InputError: `out` exists, the corpus is wrong, or the engine refuses it.
+        InputError: `out` exists, another build makes it, the corpus is wrong, the engine refuses
+            it, or the disk is full or may not be written.
     """
     if out.exists():
         raise InputError(f"{out}: exists already; give another folder, or remove it")
+    _stamp(corpus)
     module = plugins.load(PACKAGE, name)
     partial = out.with_name(f"{out.name}.partial")
-    partial.mkdir(parents=True, exist_ok=True)
+    try:
+        with _claimed(partial):
+            return _build(corpus, partial, out, module, name, config)
+    except OSError as error:
+        raise InputError(
+            f"{partial}: the build stopped ({error.strerror or error}); once that is mended, the "
+            "same command goes on with it"
+        ) from error
+
+
+def _build(
+    corpus: Path, partial: Path, out: Path, module: ModuleType, name: str, config: Any
+) -> dict[str, Any]:
     stored = _store(corpus, partial)
     plan = {
         "format": FORMAT,
@@ -86,10 +100,11 @@ def build_index(corpus: Path, out: Path, name: str, config: Any) -> dict[str, An
     _same_plan(partial, plan)
     engine = partial / ENGINE
     engine.mkdir(exist_ok=True)
+    passages = _corpus(partial, stored)
     if hasattr(module, "write"):
-        module.write(config, _corpus(partial, stored), engine)
-    for name_ in (_PLAN, _CORPUS):
-        (partial / name_).unlink()
+        module.write(config, passages, engine)
+    for note in (_PLAN, _CORPUS):
+        (partial / note).unlink()
     _write_json(partial / MANIFEST, plan)
     partial.rename(out)
     return plan
@@ -135,15 +150,43 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         known = manifest["format"] == FORMAT
-    except FileNotFoundError:
+        if known:
+            _check(manifest)
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{folder}: no index; make one with python -m retrieval.build_index"
         ) from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{folder}: {MANIFEST} is damaged ({error!r}); build it again") from error
     if not known:
         raise InputError(f"{folder}: of another version of this program; build it again")
     return dict(manifest)
+
+
+def _check(manifest: dict[str, Any]) -> None:
+    """Raise a TypeError or KeyError where it is not what `build_index` writes."""
+    kinds = {"retriever": str, "config": dict, "corpus": dict, "versions": dict}
+    stored = {"fingerprint": str, "passages": int}
+    for part, expected in ((manifest, kinds), (manifest["corpus"], stored)):
+        for key, kind in expected.items():
+            if not isinstance(part[key], kind):
+                raise TypeError(f"{key} is no {kind.__name__}")
+
+
+@contextmanager
+def _claimed(partial: Path) -> Iterator[None]:
+    """Make the folder, and keep other builds out of it for as long as this one lives."""
+    partial.mkdir(parents=True, exist_ok=True)
+    folder = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            # Goes with the process, even a killed one.
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{partial}: another build is at work there; wait for it") from error
+        yield
+    finally:
+        os.close(folder)
 
 
 def _config(kind: type, saved: dict[str, Any]) -> Any:
@@ -163,17 +206,29 @@ def _corpus(folder: Path, stored: dict[str, Any]) -> Corpus:
 def _store(corpus: Path, folder: Path) -> dict[str, Any]:
     """Copy the passages into the folder, unless they are there; {passages, fingerprint}."""
     file = folder / _CORPUS
-    source = {"file": str(corpus.resolve()), **_stamp(corpus)}
-    if file.exists():
+    source = {"format": FORMAT, "file": str(corpus.resolve()), **_stamp(corpus)}
+    try:
         known = json.loads(file.read_text(encoding="utf-8"))
         if known["source"] == source:
+            _corpus(folder, known["stored"])
             return dict(known["stored"])
-        shutil.rmtree(folder)
-        folder.mkdir()
-    count, fingerprint = write_store(_unique(corpus), folder)
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        pass  # nothing there, or not what was written: start anew
+    _empty(folder)
+    try:
+        count, fingerprint = write_store(unique_passages(corpus), folder)
+    except InputError:
+        shutil.rmtree(folder)  # the corpus must change first: nothing to go on with
+        raise
     stored = {"fingerprint": fingerprint, "passages": count}
     _write_json(file, {"source": source, "stored": stored})
     return stored
+
+
+def _empty(folder: Path) -> None:
+    """Not the folder itself, which is claimed."""
+    for left in folder.iterdir():
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def _stamp(file: Path) -> dict[str, int]:
@@ -181,29 +236,6 @@ def _stamp(file: Path) -> dict[str, int]:
         raise InputError(f"{file}: no such file; give a corpus file")
     status = file.stat()
     return {"bytes": status.st_size, "modified_ns": status.st_mtime_ns}
-
-
-def _unique(path: Path) -> Iterator[Passage]:
-    """The passages of a file; 8 bytes of memory for each, to see that no id occurs twice."""
-    hashes = array("Q")
-    for _, passage in stream_corpus(path):
-        hashes.append(_hash(passage.id))
-        yield passage
-    ordered = np.sort(np.frombuffer(hashes, dtype=np.uint64)) if hashes else np.empty(0)
-    twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
-    seen: dict[str, str] = {}
-    for place, passage in stream_corpus(path) if twice else ():
-        if _hash(passage.id) in twice:
-            if passage.id in seen:
-                raise InputError(
-                    f"{path}: {place}: id {passage.id!r} stands at {seen[passage.id]} already; "
-                    "ids must be unique"
-                )
-            seen[passage.id] = place
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _same_plan(folder: Path, plan: dict[str, Any]) -> None:

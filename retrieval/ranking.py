@@ -22,15 +22,27 @@ def check_k(k: int) -> None:
         raise InputError(f"k is {k}: ask for at least 1 passage")
 
 
+def rank_ids(corpus: Corpus) -> npt.NDArray[np.int64]:
+    """Where the id of each passage stands among all of them sorted, shape (passages,)."""
+    ids = [passage.id for passage in corpus.passages]
+    by_id = sorted(range(len(ids)), key=ids.__getitem__)
+    ranks = np.empty(len(ids), dtype=np.int64)
+    ranks[by_id] = np.arange(len(ids))
+    return ranks
+
+
 class Ranker:
     """Orders the passages of one corpus."""
 
-    def __init__(self, corpus: Corpus) -> None:
-        """Rank all ids once, so that a query breaks its ties with array look-ups."""
+    def __init__(self, corpus: Corpus, id_ranks: npt.NDArray[np.int64] | None = None) -> None:
+        """Rank all ids once, so that a query breaks its ties with array look-ups.
+
+        Args:
+            corpus: Whose passages; they may lie on disk.
+            id_ranks: What `rank_ids` gives for this corpus, if that was kept; may lie on disk too.
+        """
         self._passages = corpus.passages
-        by_id = sorted(range(len(self._passages)), key=lambda position: self._passages[position].id)
-        self._id_ranks = np.empty(len(by_id), dtype=np.int64)
-        self._id_ranks[by_id] = np.arange(len(by_id))
+        self._id_ranks = rank_ids(corpus) if id_ranks is None else id_ranks
 
     def hits(
         self, positions: npt.NDArray[np.intp], scores: npt.NDArray[np.float64], k: int

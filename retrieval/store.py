@@ -7,13 +7,15 @@ endian: where each line begins, and the file's length last).
 import hashlib
 import json
 import mmap
+import os
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
 import numpy as np
 
-from .corpus import add_to_digest
+from .corpus import add_to_digest, stream_corpus
 from .errors import InputError
 from .types import Passage
 
@@ -25,7 +27,7 @@ def write_store(passages: Iterable[Passage], folder: Path) -> tuple[int, str]:
     """Write passages one by one.
 
     Args:
-        passages: At least one; ids are not compared (`corpus.stream` does that).
+        passages: At least one; ids are not compared (`unique_passages` does that).
         folder: Exists; a store in it is overwritten.
 
     Returns:
@@ -46,9 +48,39 @@ def write_store(passages: Iterable[Passage], folder: Path) -> tuple[int, str]:
             offset += len(line)
             count += 1
         offsets.write(offset.to_bytes(8, "little"))
+        for file in (lines, offsets):  # on disk before anything vouches for them
+            file.flush()
+            os.fsync(file.fileno())
     if not count:
         raise InputError("the corpus is empty: give at least one passage")
     return count, f"sha256:{digest.hexdigest()}"
+
+
+def unique_passages(path: Path) -> Iterator[Passage]:
+    """The passages of a corpus file; 8 bytes of memory for each, to see that no id occurs twice.
+
+    Raises:
+        InputError: At the end: two passages share an id; the message names both lines.
+    """
+    hashes = array("Q")
+    for _, passage in stream_corpus(path):
+        hashes.append(_hash(passage.id))
+        yield passage
+    ordered = np.sort(np.frombuffer(hashes, dtype=np.uint64)) if hashes else np.empty(0)
+    twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+    seen: dict[str, str] = {}
+    for place, passage in stream_corpus(path) if twice else ():
+        if _hash(passage.id) in twice:
+            if passage.id in seen:
+                raise InputError(
+                    f"{path}: {place}: id {passage.id!r} stands at {seen[passage.id]} already; "
+                    "ids must be unique"
+                )
+            seen[passage.id] = place
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 class PassageStore(Sequence[Passage]):
@@ -58,11 +90,12 @@ class PassageStore(Sequence[Passage]):
         """Map the files.
 
         Raises:
-            InputError: Missing, empty or cut short.
+            InputError: Missing, empty, cut short or damaged.
         """
-        self._folder = folder
+        self._folder = folder.absolute()
         try:
-            self._offsets = np.memmap(folder / OFFSETS, dtype=_OFFSET, mode="r")
+            # As a plain array: slices of a memmap cost ten times as much.
+            self._offsets = np.asarray(np.memmap(folder / OFFSETS, dtype=_OFFSET, mode="r"))
             with (folder / PASSAGES).open("rb") as file:
                 self._lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
@@ -70,7 +103,7 @@ class PassageStore(Sequence[Passage]):
                 f"{folder}: the passages cannot be read ({error}); build it again"
             ) from error
         if len(self._lines) != int(self._offsets[-1]):
-            raise InputError(f"{folder}: {PASSAGES} is cut short; build it again")
+            raise InputError(f"{folder}: {PASSAGES} and {OFFSETS} do not fit; build it again")
 
     def __reduce__(self) -> tuple[type["PassageStore"], tuple[Path]]:
         return PassageStore, (self._folder,)
@@ -87,7 +120,12 @@ class PassageStore(Sequence[Passage]):
             return [self[place] for place in range(*index.indices(len(self)))]
         place = range(len(self))[index]  # negative indices, and an IndexError beyond the end
         start, end = self._offsets[place : place + 2].tolist()
-        return Passage(**json.loads(self._lines[start:end]))
+        try:
+            return Passage(**json.loads(self._lines[start:end]))
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"{self._folder}: passage {place + 1} of {PASSAGES} is damaged; build it again"
+            ) from error
 
     def __iter__(self) -> Iterator[Passage]:
         return (self[place] for place in range(len(self)))

@@ -4,15 +4,18 @@ A setup is a context manager: (corpus, scratch folder) -> the engine's Config. E
 listed here are built with `Config()`.
 """
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from retrieval.corpus import Corpus
 from retrieval.index import build_index
-from retrieval.retrievers import bm25s, cassette, http, index, milvus
+from retrieval.java import java_class
+from retrieval.retrievers import bm25s, cassette, http, index, lucene_prebuilt, milvus
 from retrieval.store import PASSAGES, write_store
+from retrieval.types import Passage
 from tests.retrieval.serving import serving
 
 Setup = Callable[[Corpus, Path], AbstractContextManager[Any]]
@@ -42,9 +45,39 @@ def of_milvus(corpus: Corpus, scratch: Path) -> Iterator[milvus.Config]:
     yield milvus.Config(uri=str(scratch / "passages.db"))
 
 
+def index_with_anserini(rows: Iterable[dict[str, str]], folder: Path, *flags: str) -> Path:
+    """What pyserini's command line makes of a folder of JSON Lines."""
+    source = folder / "rows"
+    source.mkdir(parents=True)
+    with (source / "rows.jsonl").open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    args = [
+        "-collection",
+        "JsonCollection",
+        "-input",
+        str(source),
+        "-index",
+        str(folder / "lucene"),
+    ]
+    args += ["-generator", "DefaultLuceneDocumentGenerator", "-threads", "1", "-quiet", *flags]
+    java_class("io.anserini.index.IndexCollection").main(args)
+    return folder / "lucene"
+
+
+def search_r1_rows(passages: Iterable[Passage]) -> Iterator[dict[str, str]]:
+    return ({"id": p.id, "contents": f'"{p.title}"\n{p.text}'} for p in passages)
+
+
+@contextmanager
+def of_anserini(corpus: Corpus, scratch: Path) -> Iterator[lucene_prebuilt.Config]:
+    folder = index_with_anserini(search_r1_rows(corpus.passages), scratch, "-storeRaw")
+    yield lucene_prebuilt.Config(path=str(folder))
+
+
 SETUPS: dict[str, Setup] = {
     "cassette": of_cassette,
     "http": of_http,
     "index": of_index,
+    "lucene_prebuilt": of_anserini,
     "milvus": of_milvus,
 }

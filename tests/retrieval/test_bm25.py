@@ -3,7 +3,7 @@ import math
 import pytest
 
 from retrieval.analyzer import Analyzer
-from retrieval.bm25 import check_parameters, index_terms
+from retrieval.bm25 import Numbers, check_parameters, index_terms, number_terms
 from retrieval.corpus import Corpus
 from retrieval.errors import InputError
 from retrieval.types import Passage
@@ -41,6 +41,33 @@ def test_title_and_text_are_indexed_together():
     assert index_terms(corpus, Analyzer(stemming=False)) == [["radium", "glows"], []]
 
 
-def test_a_corpus_without_a_term_is_refused():
+@pytest.mark.parametrize("function", [index_terms, number_terms])
+def test_a_corpus_without_a_term_is_refused(function):
     with pytest.raises(InputError, match="no passage has a term"):
-        index_terms(Corpus.of([Passage("a", "It", "to be or not to be")]), Analyzer())
+        function(Corpus.of([Passage("a", "It", "to be or not to be")]), Analyzer())
+
+
+def test_numbers_stand_for_the_same_terms():
+    corpus = Corpus.of(
+        [
+            Passage("a", "Radium", "glows radium"),
+            Passage("b", "", "to be"),
+            Passage("c", "", "glows"),
+        ]
+    )
+    found = number_terms(corpus, Analyzer(stemming=False))
+    assert found.vocab == {"radium": 0, "glows": 1}
+    assert list(found.ids) == [[0, 1, 0], [], [1]]
+    words = list(found.vocab)
+    spelled = [[words[number] for number in numbers] for numbers in found.ids]
+    assert spelled == index_terms(corpus, Analyzer(stemming=False))
+
+
+def test_lists_of_numbers_come_back():
+    numbers = Numbers()
+    for kept in ([], [2**31 - 1, 0], [7]):
+        numbers.append(kept)
+    assert list(numbers) == [[], [2**31 - 1, 0], [7]] and len(numbers) == 3
+    assert numbers[-1] == [7] and numbers[1:] == [[2**31 - 1, 0], [7]]
+    with pytest.raises(IndexError):
+        numbers[3]

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.corpus import Corpus
-from retrieval.ranking import Ranker
+from retrieval.ranking import Ranker, rank_ids
 from retrieval.types import Hit, Passage
 
 
@@ -39,3 +39,17 @@ def test_hits_equal_a_full_sort(candidates, k, ids):
     hits = Ranker(corpus).hits(positions, scores, k)
     assert [(-hit.score, hit.passage.id) for hit in hits] == pairs[:k]
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+
+
+def test_ids_are_ranked_as_text():
+    ranks = rank_ids(corpus_of(["b", "10", "9", "é", "a", "\U0001f600", "\uffff"]))
+    # 10 < 9 < a < b < é < U+FFFF < U+1F600: code points, not UTF-16.
+    assert ranks.tolist() == [3, 0, 1, 4, 2, 6, 5]
+
+
+def test_ranks_that_were_kept_break_ties_alike(tmp_path):
+    corpus = corpus_of(["d", "b", "c", "a"])
+    np.save(tmp_path / "ranks.npy", rank_ids(corpus))
+    kept = Ranker(corpus, np.load(tmp_path / "ranks.npy", mmap_mode="r"))
+    arguments = (np.arange(4), np.array([1.0, 2.0, 1.0, 1.0]), 3)
+    assert kept.hits(*arguments) == Ranker(corpus).hits(*arguments)

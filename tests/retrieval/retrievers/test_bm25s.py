@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from retrieval.corpus import Corpus
@@ -111,6 +112,52 @@ def test_the_title_is_searched_and_words_are_stemmed_and_stopped_by_default():
     retriever = bm25s.build(bm25s.Config(), corpus)
     assert list(answer(retriever, "the vitamin")) == ["a"]
     assert answer(retriever, "the") == {}
+
+
+class TestFolders:
+    @pytest.fixture
+    def corpus(self):
+        draw = random.Random(4)
+        names = draw.sample(range(1000), 200)
+        return Corpus.of(
+            Passage(f"{name}", "", " ".join(draw.choices("bcdefghij", k=9))) for name in names
+        )
+
+    @pytest.fixture
+    def folder(self, corpus, tmp_path):
+        bm25s.write(bm25s.Config(), corpus, tmp_path)
+        return tmp_path
+
+    def test_opened_it_answers_bit_by_bit_as_built(self, corpus, folder):
+        queries = ["b c", "d e f f", "g", "zz", ""]
+        opened = bm25s.read(bm25s.Config(), corpus, folder)
+        assert opened.search(queries, 50) == bm25s.build(bm25s.Config(), corpus).search(queries, 50)
+
+    def test_the_arrays_stay_on_disk(self, corpus, folder):
+        opened = bm25s.read(bm25s.Config(), corpus, folder)
+        arrays = [*(opened._index.scores[n] for n in ("data", "indices", "indptr"))]
+        assert all(isinstance(array, np.memmap) for array in arrays)
+        assert isinstance(opened._ranker._id_ranks, np.memmap)
+        assert arrays[0].dtype == np.float64
+
+    @pytest.mark.parametrize("change", ["fewer", "more"])
+    def test_another_corpus_is_refused(self, corpus, folder, change):
+        passages = list(corpus.passages)
+        passages = passages[1:] if change == "fewer" else [*passages, Passage("x", "", "x")]
+        with pytest.raises(InputError, match="damaged or of another corpus"):
+            bm25s.read(bm25s.Config(), Corpus.of(passages), folder)
+
+    def test_files_of_another_build_are_refused(self, corpus, folder):
+        """As a kill between two of them would leave them."""
+        np.save(folder / "data.csc.index.npy", np.zeros(3))
+        with pytest.raises(InputError, match="damaged or of another corpus"):
+            bm25s.read(bm25s.Config(), corpus, folder)
+
+    def test_they_are_written_over(self, corpus, folder):
+        fewer = Corpus.of(corpus.passages[:50])
+        bm25s.write(bm25s.Config(), fewer, folder)
+        opened = bm25s.read(bm25s.Config(), fewer, folder)
+        assert opened.search(["b"], 9) == bm25s.build(bm25s.Config(), fewer).search(["b"], 9)
 
 
 def test_wrong_settings_are_refused():

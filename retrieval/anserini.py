@@ -1,0 +1,236 @@
+"""What the Lucene engines call of Anserini and Lucene, in Python's types.
+
+An index is what Anserini's own indexer makes: the field `id`, stored and sortable, and the field
+`contents`, terms and their counts. A search is its bag of words: the query's terms, each weighted
+by how often it stands there, scored by Lucene's BM25, equal scores by id; RM3 is its reranker.
+pyserini's searcher finds the same ids, but rounds scores to four decimals and takes 1e-6 off each
+that ties; that is left out here.
+"""
+
+import os
+import weakref
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .errors import InputError, RetrievalError
+from .java import check_process, close, failures, java_class
+
+# Analyzer's name -> (stemmer, keep stop words), as Anserini's indexer takes them.
+_ANALYZERS = {"english": ("porter", False), "stop": ("none", False), "plain": ("none", True)}
+_BUFFER_MB = 256.0
+_BATCH_DOCUMENTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RM3:
+    """Pseudo-relevance feedback: a second search for the first one's query and its answers' terms.
+
+    Attributes:
+        passages: How many answers of the first search lend their terms.
+        terms: How many of those terms are taken.
+        weight: The share of the original query, from 0 to 1.
+    """
+
+    passages: int
+    terms: int
+    weight: float
+
+
+class Found(NamedTuple):
+    """A hit.
+
+    Attributes:
+        id: The document's id.
+        score: Lucene's, a float32.
+        document: Its stored fields, where they were asked for.
+    """
+
+    id: str
+    score: float
+    document: dict[str, str | None]
+
+
+def write_index(
+    documents: Iterable[tuple[str, str]], folder: Path, analyzer: str, vectors: bool
+) -> None:
+    """Index documents one by one; the folder's former index is replaced.
+
+    Args:
+        documents: (id, contents); contents hold more than white space.
+        folder: Exists.
+        analyzer: See `retrieval.analyzer.ANALYZERS`.
+        vectors: Keep each document's terms too, which RM3 reads.
+
+    Raises:
+        InputError: Lucene refuses a document, or Java runs out of memory.
+        OSError: The disk is full, or may not be written.
+    """
+    args = java_class("io.anserini.index.IndexCollection$Args")()
+    args.storeDocvectors = vectors
+    generator = java_class("io.anserini.index.generator.DefaultLuceneDocumentGenerator")(args)
+    document = java_class("io.anserini.collection.JsonCollection$Document")
+    with failures(InputError, str(folder)):
+        writer = _writer(folder, analyzer)
+        try:
+            rest = iter(documents)
+            while batch := list(islice(rest, _BATCH_DOCUMENTS)):
+                made = java_class("java.util.ArrayList")(len(batch))
+                for name, contents in batch:
+                    made.add(generator.createDocument(document.fromFields(name, contents)))
+                writer.addDocuments(made)
+            writer.commit()
+            writer.close()
+        except BaseException:
+            writer.rollback()
+            raise
+
+
+class Searcher:
+    """An open index; threads may share it.
+
+    Searches run on a pool of threads that the whole process shares: Java keeps a record of every
+    thread that ever called it.
+
+    Attributes:
+        documents: How many it holds.
+        terms: How many distinct ones.
+    """
+
+    def __init__(self, folder: Path, analyzer: str, k1: float, b: float, rm3: RM3 | None) -> None:
+        """Open it.
+
+        Raises:
+            InputError: No Lucene index, a damaged one, or one that RM3 cannot read.
+        """
+        similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")
+        sort = java_class("org.apache.lucene.search.SortField")
+        with failures(InputError, f"{folder} cannot be opened as a Lucene index"):
+            self._reader = java_class("org.apache.lucene.index.DirectoryReader").open(
+                _directory(folder)
+            )
+            self._searcher = java_class("org.apache.lucene.search.IndexSearcher")(
+                self._reader, signature="(Lorg/apache/lucene/index/IndexReader;)V"
+            )
+            weakref.finalize(self, close, self._reader).atexit = False
+            self._searcher.setSimilarity(similarity(float(k1), float(b)))
+            by_id = sort(
+                "id",
+                java_class("org.apache.lucene.search.SortField$Type").STRING_VAL,
+                signature="(Ljava/lang/String;Lorg/apache/lucene/search/SortField$Type;)V",
+            )
+            self._sort = java_class("org.apache.lucene.search.Sort")(sort.FIELD_SCORE, by_id)
+            self._analyzer = _analyzer(analyzer)
+            self._generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
+            self._scored = java_class("io.anserini.search.ScoredDocs")
+            self._feedback = None if rm3 is None else self._reranker(folder, rm3)
+            self._feedback_passages = 0 if rm3 is None else rm3.passages
+            self.documents = int(self._reader.numDocs())
+            statistics = self._searcher.collectionStatistics("contents")
+            self.terms = 0 if statistics is None else int(statistics.sumTotalTermFreq())
+
+    def search(
+        self, queries: Sequence[str], k: int, fields: Sequence[str] = ()
+    ) -> list[list[Found]]:
+        """The best documents of each query; none where no term matches.
+
+        Args:
+            queries: Any strings.
+            k: The most hits per query, at least 1.
+            fields: Stored fields to read.
+
+        Raises:
+            RetrievalError: Lucene failed, or this process is a fork.
+        """
+        check_process()
+        asked = ((query, min(k, max(1, self.documents)), fields) for query in queries)
+        with failures(RetrievalError, "Lucene failed"):
+            return list(_pool().map(lambda one: self._search(*one), asked))
+
+    def stored(self, name: str, fields: Sequence[str]) -> dict[str, str | None] | None:
+        """Stored fields of the document with this id; None where there is no such document."""
+        found = java_class("io.anserini.index.IndexReaderUtils").document(self._reader, name)
+        return None if found is None else {field: found.get(field) for field in fields}
+
+    def first(self, fields: Sequence[str]) -> dict[str, str | None]:
+        """Stored fields of the first document."""
+        document = self._reader.storedFields().document(0)
+        return {field: document.get(field) for field in fields}
+
+    def _search(self, text: str, k: int, fields: Sequence[str]) -> list[Found]:
+        # A lone surrogate cannot be passed to Java; "?" separates words as it does.
+        text = text.encode("utf-8", "replace").decode()
+        query = self._generator.buildQuery("contents", self._analyzer, text)
+        found = self._top(query, self._feedback_passages or k)
+        if self._feedback is not None and found.docids:
+            found = self._feedback.rerank(found, self._context(query, text, k))
+        stored: Iterable[dict[str, str | None]] = ({} for _ in found.docids)
+        if fields:
+            stored = [{f: doc.get(f) for f in fields} for doc in found.lucene_documents]
+        return [Found(*one) for one in zip(found.docids, found.scores, stored, strict=True)]
+
+    def _top(self, query: Any, k: int) -> Any:
+        """The k best documents of a Lucene query, as Anserini's ScoredDocs."""
+        top = self._searcher.search(query, min(k, max(1, self.documents)), self._sort, True)
+        return self._scored.fromTopDocs(top, self._searcher)
+
+    def _reranker(self, folder: Path, rm3: RM3) -> Any:
+        if self._reader.numDocs() and self._reader.getTermVectors(0) is None:
+            raise InputError(
+                f"{folder}: RM3 needs an index with document vectors; build it with rm3 on "
+                "(pyserini: --storeDocvectors), or set rm3 to false"
+            )
+        return java_class("io.anserini.rerank.lib.Rm3Reranker")(
+            self._analyzer,
+            None,
+            "contents",
+            rm3.terms,
+            rm3.passages,
+            float(rm3.weight),
+            False,
+            True,
+        )
+
+    def _context(self, query: Any, text: str, k: int) -> Any:
+        args = java_class("io.anserini.search.SearchCollection$Args")()
+        args.hits = k
+        tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self._analyzer, text)
+        return java_class("io.anserini.rerank.RerankerContext")(
+            self._searcher, "", query, None, text, tokens, None, args
+        )
+
+
+def analyze(analyzer: str, text: str) -> list[str]:
+    """The terms that Lucene makes of a text."""
+    made = java_class("io.anserini.analysis.AnalyzerUtils").analyze(_analyzer(analyzer), text)
+    return [str(term) for term in made.toArray()]
+
+
+@cache
+def _analyzer(name: str) -> Any:
+    stemmer, keep = _ANALYZERS[name]
+    kind = java_class("io.anserini.analysis.DefaultEnglishAnalyzer")
+    return kind.fromArguments(stemmer, keep, None)
+
+
+def _directory(folder: Path) -> Any:
+    path = java_class("java.io.File")(str(folder.absolute())).toPath()
+    return java_class("org.apache.lucene.store.FSDirectory").open(path)
+
+
+def _writer(folder: Path, analyzer: str) -> Any:
+    settings = java_class("org.apache.lucene.index.IndexWriterConfig")(_analyzer(analyzer))
+    settings.setOpenMode(java_class("org.apache.lucene.index.IndexWriterConfig$OpenMode").CREATE)
+    settings.setRAMBufferSizeMB(_BUFFER_MB)
+    settings.setUseCompoundFile(False)
+    return java_class("org.apache.lucene.index.IndexWriter")(_directory(folder), settings)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    threads = len(os.sched_getaffinity(0))
+    return ThreadPoolExecutor(threads, thread_name_prefix="lucene")
