@@ -18,6 +18,8 @@ from .types import Passage
 
 # A kill loses at most one chunk of work: seconds on an accelerator, a minute on one core.
 CHUNK_PASSAGES = 4096
+# Few enough for the bar to move, enough to sort by length.
+_STEP = 512
 
 Vectors = npt.NDArray[np.float32]
 
@@ -38,22 +40,23 @@ class ChunkedEmbeddings:
     ) -> None:
         """Write the chunks that are missing; shows passages a second and the time left."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        missing = [span for span in enumerate(self._spans()) if not self._file(span[0]).exists()]
+        done = self.shape[0] - sum(end - start for _, (start, end) in missing)
         with tqdm(
-            total=self.shape[0], desc="encode", unit=" passages", delay=1, disable=None
+            total=self.shape[0],
+            initial=done,
+            desc="encode",
+            unit=" passages",
+            delay=1,
+            disable=None,
         ) as bar:
-            for number, (start, end) in enumerate(self._spans()):
-                file = self._file(number)
-                if file.exists():
-                    bar.initial += end - start  # not encoded now: the rate must not count it
-                    bar.update(end - start)
-                    continue
+            for number, (start, end) in missing:
                 parts = []
-                # Slices small enough for the bar to move.
-                for place in range(start, end, 512):
-                    piece = passages[place : min(place + 512, end)]
+                for place in range(start, end, _STEP):
+                    piece = passages[place : min(place + _STEP, end)]
                     parts.append(encode(piece))
                     bar.update(len(piece))
-                _write_array(file, np.concatenate(parts))
+                _write_array(self._file(number), np.concatenate(parts))
 
     def __iter__(self) -> Iterator[Vectors]:
         for number, (start, end) in enumerate(self._spans()):

@@ -232,7 +232,7 @@ class _Tower:
             return np.empty((0, self.dimension), dtype=np.float32)
         with self._lock:  # a fast tokenizer cannot be used by two threads at once
             vectors: Any = self._model.encode(
-                list(distinct),  # type: ignore[arg-type]  # its type knows no pairs
+                list(distinct),
                 prompt="",
                 batch_size=batch_size,
                 show_progress_bar=False,
@@ -274,7 +274,7 @@ class quiet:
 
 def _pool(model: "SentenceTransformer", mode: str) -> None:
     """Change how token vectors become one; a hub model without a pooling module gets mean."""
-    from sentence_transformers.models import Pooling
+    from sentence_transformers.sentence_transformer.modules import Pooling
 
     found = [module for module in model if isinstance(module, Pooling)]
     if not found:

@@ -95,7 +95,7 @@ def _ask_hub(name: str) -> None:
         HfApi().model_info(name, timeout=_HUB_TIMEOUT_S)
     except HfHubHTTPError as error:
         raise InputError(
-            f"the hub has no model {name!r} for you ({first_line(error)}); check the name, or log in"
+            f"the hub gives no model {name!r} ({first_line(error)}); check the name, or log in"
         ) from error
     except OfflineModeIsEnabled as error:
         raise InputError(

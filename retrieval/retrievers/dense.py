@@ -3,10 +3,9 @@
     score(q, p) = <encode(q), v(p)>     v(p): the vector of p as the index keeps it
 
 Encoders are in `retrieval.encoders`, index types in `retrieval.faiss_types`. FAISS (Douze et al.,
-arXiv:2401.08281) finds the candidates; scores are then computed anew, in float64, from the vectors
-that the index gives back: the sums of FAISS depend on how many queries it is asked at once. They
-are rounded to 6 decimals, since two encodings of the same text may differ by 1e-7, and equal ones
-are ordered by passage id. With `type` flat this is exact search.
+arXiv:2401.08281) finds candidates, whose scores are then computed anew in float64
+(`retrieval.vector_index`). They are rounded to 6 decimals, since two encodings of the same text may
+differ by 1e-7, and equal ones are ordered by passage id. With `type` flat this is exact search.
 
 A query without any letter or digit has no hits; any other has k, since every passage is near to
 some degree. The index is memory-mapped: only what searches touch is read.
@@ -34,23 +33,15 @@ from ..embeddings import ChunkedEmbeddings
 from ..encoders import Encoder, has_word, load_encoder, recipe_for
 from ..errors import InputError
 from ..estimate import Needs, peak_memory
-from ..hub import first_line
 from ..ranking import check_k
 from ..types import Hit, Passage
+from ..vector_index import Places, Scores, VectorIndex, Vectors, write_index
 
 _INDEX, _ENCODER, _CHUNKS = "index.faiss", "encoder.json", "embeddings"
-_DECIMALS = 6
-# Candidates beyond k: near the k-th, float32 sums may have another order than exact ones.
-_MARGIN = 16
-_FLOAT32_ERROR = 1e-5
-# Numbers of the vectors that are given back at once: 64 MB.
-_BLOCK = 1 << 24
 _SAMPLE = 256
 # Machines and library versions differ by less, other weights, prefixes or pooling by more.
 _SAME_ENCODER = 0.01
 _PROBE = Passage("", "A probe", "What this encoder makes of one sentence identifies it.")
-
-Vectors = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +117,7 @@ def write(config: Config, corpus: Corpus, folder: Path) -> None:
             corpus.passages, lambda some: encoder.encode_passages(some, config.batch_size)
         )
         faiss_types.fill(index, embeddings)
-        _write_index(index, folder / _INDEX)
+        write_index(index, folder / _INDEX)
     text = json.dumps({"probe": _probe(encoder).tolist()})
     (folder / _ENCODER).write_text(text, encoding="utf-8")
     shutil.rmtree(chunks, ignore_errors=True)
@@ -197,15 +188,6 @@ def _probe(encoder: Encoder) -> npt.NDArray[np.float64]:
     return vectors
 
 
-def _write_index(index: Any, file: Path) -> None:
-    """Whole or not at all."""
-    import faiss
-
-    aside = file.with_name(f"{file.name}.new")
-    faiss.write_index(index, str(aside))
-    aside.replace(file)
-
-
 class Dense:
     """A Retriever; searching only reads, so threads may share it, and take turns to encode."""
 
@@ -215,7 +197,7 @@ class Dense:
         self._query_batch = config.query_batch
         self._encoder = _encoder(config)
         self._index = _open(folder, self._encoder, len(corpus.passages))
-        faiss_types.set_effort(self._index, config.nprobe, config.ef_search)
+        faiss_types.set_effort(self._index.index, config.nprobe, config.ef_search)
         self.scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def __reduce__(self) -> tuple[Any, tuple[Config, Corpus, Path]]:
@@ -241,60 +223,24 @@ class Dense:
             vectors: Shape (queries, dimension).
             k: The most hits of each, at least 1.
         """
-        count = len(self._passages)
-        return self._nearest(vectors, min(k, count), min(count, k + _MARGIN))
+        return [self._hits(*found, k) for found in self._index.nearest(vectors, k)]
 
-    def _nearest(self, vectors: Vectors, k: int, wide: int) -> list[list[Hit]]:
-        """The k best of `wide` candidates, or of more where those are all equally near."""
-        answers = []
-        rows = max(1, _BLOCK // (wide * self._encoder.dimension))
-        for start in range(0, len(vectors), rows):
-            block = vectors[start : start + rows]
-            found = self._index.search_and_reconstruct(block, wide)
-            for query, near, places, kept in zip(block, *found, strict=True):
-                if wide < len(self._passages) and _undecided(query, near, places, kept[k - 1], k):
-                    wider = min(len(self._passages), 4 * wide)
-                    answers += self._nearest(query[None], k, wider)
-                    continue
-                there = places >= 0  # lists that are read may hold fewer than asked for
-                scores = kept[there].astype(np.float64) @ query.astype(np.float64)
-                answers.append(self._hits(places[there], scores.round(_DECIMALS), k))
-        return answers
-
-    def _hits(
-        self, places: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], k: int
-    ) -> list[Hit]:
-        """The k best; ids decide which of those that tie with the k-th are in."""
-        if len(scores) > k:
-            best = scores >= np.partition(scores, -k)[-k]
-            places, scores = places[best], scores[best]
+    def _hits(self, places: Places, scores: Scores, k: int) -> list[Hit]:
+        """The best first; ids decide which of those that tie with the k-th are in."""
         passages = [self._passages[place] for place in places.tolist()]
         order = sorted(range(len(passages)), key=lambda i: (-scores[i], passages[i].id))[:k]
         return [Hit(passages[i], float(scores[i]), rank) for rank, i in enumerate(order, 1)]
 
 
-def _undecided(
-    query: Vectors, near: Vectors, places: npt.NDArray[np.int64], kth: Vectors, k: int
-) -> bool:
-    """Whether passages that were not looked at may be as near as the k-th, but for rounding."""
-    error = _FLOAT32_ERROR * float(np.linalg.norm(query) * np.linalg.norm(kth))
-    return bool(places[-1] >= 0 and near[k - 1] - near[-1] <= error)
-
-
-def _open(folder: Path, encoder: Encoder, passages: int) -> Any:
+def _open(folder: Path, encoder: Encoder, passages: int) -> VectorIndex:
     """Map the index; InputError where it is damaged or not this encoder's."""
-    import faiss
-
+    index = VectorIndex(folder / _INDEX)
+    if len(index) != passages:
+        raise InputError(f"{folder}: indexes {len(index)} of {passages} passages; build it again")
     try:
         made_with = np.array(json.loads((folder / _ENCODER).read_text(encoding="utf-8"))["probe"])
-        # Of all types, this flag maps flat, graph and inverted-file indexes alike.
-        index = faiss.read_index(str(folder / _INDEX), faiss.IO_FLAG_MMAP_IFC)
-    except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
-        raise InputError(
-            f"{folder}: the index cannot be read ({first_line(error)[:200]}); build it again"
-        ) from error
-    if index.ntotal != passages:
-        raise InputError(f"{folder}: indexes {index.ntotal} of {passages} passages; build it again")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{folder}: {_ENCODER} is damaged ({error!r}); build it again") from error
     now = _probe(encoder)
     length = float(np.linalg.norm(now[0]))
     if made_with.shape != now.shape or np.abs(made_with - now).max() > _SAME_ENCODER * length:

@@ -74,7 +74,7 @@ def build(config: Config, corpus: Corpus | None) -> "Rerank":
 def write(config: Config, corpus: Corpus, folder: Path) -> None:
     """Persist the first stage, where its engine does that."""
     module = _first(config)
-    if hasattr(module, "write"):
+    if module is not None and hasattr(module, "write"):
         module.write(module.Config(), corpus, folder)
 
 
@@ -85,7 +85,7 @@ def read(config: Config, corpus: Corpus, folder: Path) -> "Rerank":
         InputError: As of the first stage, or no such model.
     """
     module = _first(config)
-    if hasattr(module, "read"):
+    if module is not None and hasattr(module, "read"):
         return Rerank(config, module.read(module.Config(), corpus, folder))
     return build(config, corpus)
 
