@@ -17,7 +17,8 @@ Five names, and any string of FAISS's `index_factory` beside them. With n passag
 * Trained on 64 vectors a list, at least 16,384 (256 a centroid is all that the codes use: 65,536
   for PQ), drawn with a fixed seed.
 
-Search reads lists: nprobe = 0 stands for max(16, L / 16).
+A search reads nprobe lists of L; nprobe = 0 stands for 4 sqrt(L), which is a third of 128 lists (of
+5,000 passages) and a sixteenth of 4,000 (of a million).
 """
 
 import math
@@ -198,7 +199,7 @@ def set_effort(index: "faiss.Index", nprobe: int, ef_search: int) -> None:
 
     part = _inner(index)
     if isinstance(part, faiss.IndexIVF):
-        part.nprobe = min(part.nlist, nprobe or max(16, part.nlist // 16))
+        part.nprobe = min(part.nlist, nprobe or math.ceil(4 * math.sqrt(part.nlist)))
     elif isinstance(part, faiss.IndexHNSW):
         part.hnsw.efSearch = ef_search
 
@@ -212,8 +213,9 @@ def _prepare(index: "faiss.Index", passages: int) -> None:
         if hasattr(owner, "cp"):
             owner.cp.min_points_per_centroid = 1
     if isinstance(part, faiss.IndexPQ):
-        # Orders centroids for a filter that no search here uses; a second and a half a code.
-        part.do_polysemous_training = False
+        # Orders the centroids for a filter that no search here uses, 1.6 s for each code.
+        codes: Any = part
+        codes.do_polysemous_training = False
     if isinstance(part, faiss.IndexHNSW):
         part.hnsw.efConstruction = max(_EF_CONSTRUCTION, part.hnsw.efConstruction)
         part = faiss.downcast_index(part.storage)

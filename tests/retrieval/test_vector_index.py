@@ -2,7 +2,6 @@
 
 import os
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from retrieval.errors import InputError
 from retrieval.faiss_types import make_empty, set_effort
 from retrieval.vector_index import VectorIndex, write_index
+from tests.retrieval.memory import needs_proc, private_bytes
 
 
 def unit(count, dimension, seed):
@@ -119,13 +119,7 @@ def test_threads_get_what_one_gets(tmp_path):
     assert not wrong
 
 
-def private_bytes():
-    """Memory of this process that is no file's."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc here")
+@needs_proc
 @pytest.mark.parametrize("kind", ["Flat", "HNSW4", "IVF16,Flat", "SQ8", "IVF16,SQfp16"])
 def test_an_open_index_is_mapped_not_read(tmp_path, kind):
     vectors = unit(8000, 1024, 0)
