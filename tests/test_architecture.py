@@ -29,7 +29,7 @@ PLUGIN_FOLDERS = (
 # A function without a home says that the nouns are wrong.
 NO_NAMES = {"utils", "util", "common", "helpers", "helper", "core", "manager", "misc"}
 # Only encoders compute with tensors; the engines that use them import them, not torch.
-TORCH_ALLOWED = {"retrieval.hub", "retrieval.encoders", "retrieval.cross_encoders"}
+TORCH_ALLOWED = {"retrieval.encoders", "retrieval.cross_encoders"}
 
 
 def module_name(path: Path) -> str:

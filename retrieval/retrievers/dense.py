@@ -31,8 +31,9 @@ from .. import faiss_types
 from ..corpus import Corpus, stream_corpus
 from ..embeddings import ChunkedEmbeddings
 from ..encoders import Encoder, has_word, load_encoder, recipe_for
-from ..errors import InputError
+from ..errors import InputError, RetrievalError
 from ..estimate import Needs, peak_memory
+from ..hub import first_line
 from ..ranking import check_k
 from ..types import Hit, Passage
 from ..vector_index import Places, Scores, VectorIndex, Vectors, write_index
@@ -209,11 +210,16 @@ class Dense:
         check_k(k)
         answers: list[list[Hit]] = [[] for _ in queries]
         asked = [place for place, query in enumerate(queries) if has_word(query)]
-        if asked:
+        if not asked:
+            return answers
+        try:
             texts = [queries[place] for place in asked]
             vectors = self._encoder.encode_queries(texts, self._query_batch)
-            for place, hits in zip(asked, self.nearest(vectors, k), strict=True):
-                answers[place] = hits
+            found = self.nearest(vectors, k)
+        except RuntimeError as error:  # an accelerator's memory is full, or FAISS gave up
+            raise RetrievalError(f"dense search failed: {first_line(error)}") from error
+        for place, hits in zip(asked, found, strict=True):
+            answers[place] = hits
         return answers
 
     def nearest(self, vectors: Vectors, k: int) -> list[list[Hit]]:

@@ -19,7 +19,8 @@ from .. import plugins
 from ..compose import is_index, open_engine
 from ..corpus import Corpus
 from ..cross_encoders import load_scorer
-from ..errors import InputError
+from ..errors import InputError, RetrievalError
+from ..hub import first_line
 from ..index import PACKAGE
 from ..ranking import check_k
 from ..types import Hit, Retriever
@@ -110,7 +111,12 @@ class Rerank:
         """See `retrieval.types.Retriever`."""
         check_k(k)
         found = self._first.search(queries, max(k, self._config.depth))
-        return [self._ordered(query, hits, k) for query, hits in zip(queries, found, strict=True)]
+        try:
+            return [
+                self._ordered(query, hits, k) for query, hits in zip(queries, found, strict=True)
+            ]
+        except RuntimeError as error:  # an accelerator's memory is full
+            raise RetrievalError(f"re-ranking failed: {first_line(error)}") from error
 
     def _ordered(self, query: str, hits: list[Hit], k: int) -> list[Hit]:
         if not hits:

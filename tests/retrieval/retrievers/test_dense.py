@@ -98,7 +98,7 @@ def test_k_above_the_corpus_gives_all(flat, corpus):
     assert {hit.passage.id for hit in hits} == {passage.id for passage in corpus.passages}
 
 
-@pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivf_sq8", "pq", "IVF4,PQ48x4,RFlat"])
+@pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivf_sq8", "pq", "IVF4,SQ8,RFlat"])
 def test_each_type_agrees_with_flat_on_the_best(flat, corpus, kind):
     """Every sentence is asked for by itself: among its 10 hits there is one with that text."""
     engine = build(Config(type=kind, device="cpu"), corpus)

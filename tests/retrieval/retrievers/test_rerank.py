@@ -6,7 +6,7 @@ import pytest
 
 from retrieval.corpus import Corpus
 from retrieval.cross_encoders import load_scorer
-from retrieval.errors import InputError
+from retrieval.errors import InputError, RetrievalError
 from retrieval.index import build_index, open_index
 from retrieval.retrievers import bm25s, dense, rerank
 from retrieval.retrievers.rerank import Config, build
@@ -131,3 +131,14 @@ def test_no_corpus_for_an_engine_that_needs_one_is_refused():
 def test_an_unknown_first_stage_is_refused():
     with pytest.raises(InputError, match="unknown name 'bm26'"):
         build(Config(first="bm26", device="cpu"), CORPUS)
+
+
+def test_a_failure_of_the_model_is_a_retrieval_error(model, monkeypatch):
+    engine = build(Config(model=model, device="cpu"), CORPUS)
+
+    def fail(*_):
+        raise RuntimeError("CUDA out of memory\nand much more")
+
+    monkeypatch.setattr(type(load_scorer(model, "cpu")), "score", fail)
+    with pytest.raises(RetrievalError, match=r"^re-ranking failed: CUDA out of memory$"):
+        engine.search(["heron"], 1)
