@@ -61,7 +61,7 @@ def describe(spec: str) -> dict[str, Any]:
     Raises:
         InputError: No such engine or index.
     """
-    if _is_index(spec):
+    if is_index(spec):
         manifest = read_manifest(Path(spec))
         return {"retriever": manifest["retriever"], "config": manifest["config"]}
     config = asdict(plugins.load(PACKAGE, spec).Config())
@@ -69,7 +69,8 @@ def describe(spec: str) -> dict[str, Any]:
     return {"retriever": spec, "config": plain}
 
 
-def _is_index(spec: str) -> bool:
+def is_index(spec: str) -> bool:
+    """Whether a specification is an index folder."""
     return (Path(spec) / MANIFEST).is_file()
 
 
@@ -77,7 +78,7 @@ def _named(spec: str) -> tuple[str, Any]:
     """(plug-in, its Config)."""
     if not spec:
         raise InputError("an engine is missing: give its name or an index folder")
-    if _is_index(spec):
+    if is_index(spec):
         return "index", plugins.load(PACKAGE, "index").Config(spec)
     if "/" in spec:
         read_manifest(Path(spec))  # says what an index folder is

@@ -7,6 +7,7 @@ themselves: a module may define `estimate(config, corpus, passages) -> Needs`.
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -35,7 +36,7 @@ class Needs:
     Attributes:
         passages: In the corpus.
         memory_bytes: Peak resident memory of the build.
-        disk_bytes: Of the finished index folder.
+        disk_bytes: The most that the index folder takes, while it is built or when it is done.
         seconds: On this machine, as busy as it is now.
         note: How this was found out.
     """
@@ -49,6 +50,27 @@ class Needs:
     def fits(self, out: Path) -> bool:
         """Whether this machine has the memory, and the disk of `out` the room."""
         return self.memory_bytes <= memory_free() and self.disk_bytes <= disk_free(out)
+
+    def require(self, out: Path, already: float = 0.0) -> None:
+        """Refuse a build that this machine cannot hold.
+
+        Args:
+            out: Where it goes.
+            already: Bytes of disk that an earlier part of it holds there.
+
+        Raises:
+            InputError: Not enough memory, or not enough room on the disk.
+        """
+        memory, disk = memory_free(), disk_free(out) + already
+        for what, needed, free in (
+            ("memory", self.memory_bytes, memory),
+            ("disk", self.disk_bytes, disk),
+        ):
+            if needed > free:
+                raise InputError(
+                    f"this index needs {needed / GB:,.2f} GB of {what} and {free / GB:,.2f} GB are "
+                    f"free ({self.note}); choose a smaller type, or a larger machine"
+                )
 
     def report(self, out: Path) -> str:
         """The estimate in words, one line a resource."""
@@ -102,6 +124,11 @@ def memory_free() -> int:
     with Path("/proc/meminfo").open(encoding="ascii") as lines:
         fields = dict(line.split(":", 1) for line in lines)
     return int(fields["MemAvailable"].split()[0]) * 1024
+
+
+def peak_memory() -> int:
+    """The most memory that this process has had resident, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def disk_free(folder: Path) -> int:

@@ -11,7 +11,7 @@ is read from the environment variable MILVUS_TOKEN and nowhere else.
 * "bm25": Milvus' BM25 function over the terms of `retrieval.analyzer` (Milvus Lite has no stemmer),
   so the same passages match as with the other BM25 engines. Scores are (k1 + 1) times those of
   `bm25s`.
-* "dense": inner product of unit vectors, title and text together.
+* "dense": inner product of the vectors of `retrieval.encoders`.
 * "hybrid": reciprocal rank fusion (`retrieval.fusion`) of the best 100 of both. Milvus could fuse
   too, but would rank equal scores by where they are stored.
 
@@ -35,7 +35,7 @@ from .. import milvus_collection as collections
 from ..analyzer import ANALYZERS
 from ..bm25 import check_parameters
 from ..corpus import Corpus
-from ..dense_embedded import load_encoder
+from ..encoders import has_word, load_encoder, recipe_for
 from ..errors import InputError, RetrievalError
 from ..fusion import by_reciprocal_rank
 from ..ranking import check_k
@@ -51,6 +51,7 @@ _SCORE_DECIMALS = 5
 _SPARE_HITS = 16
 # Hits of one request; at the usual 1 KB a passage, far below the 64 MB of an answer.
 _REQUEST_HITS = 8192
+_ENCODED_TOGETHER = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,8 @@ class Milvus:
         self._analyzer = ANALYZERS[config.analyzer]
         dimensions = 0
         if config.mode != "bm25":
-            dimensions, self._encode = load_encoder(config.encoder)
+            self._encoder = load_encoder(recipe_for(config.encoder))
+            dimensions = self._encoder.dimension
         layout = collections.Layout(
             settings=config.settings(),
             terms=self._terms if config.mode != "dense" else None,
@@ -220,10 +222,10 @@ class Milvus:
             if self._mode == "bm25":
                 return self._found("sparse", terms, k)
             # A query without a word means nothing to an encoder either.
-            worded = [bool(ANALYZERS["plain"].terms(query)) for query in queries]
+            # One at a time, so that an answer never depends on the other queries of its batch.
             vectors = [
-                self._encode([query])[0].tolist() if any_word else None
-                for query, any_word in zip(queries, worded, strict=True)
+                self._encoder.encode_queries([query], 1)[0].tolist() if has_word(query) else None
+                for query in queries
             ]
             if self._mode == "dense":
                 return self._found("dense", vectors, k)
@@ -239,7 +241,7 @@ class Milvus:
         return " ".join(self._analyzer.terms(f"{passage.title}\n{passage.text}"))
 
     def _vectors(self, passages: Sequence[Passage]) -> Any:
-        return self._encode([f"{passage.title}\n{passage.text}".strip() for passage in passages])
+        return self._encoder.encode_passages(passages, _ENCODED_TOGETHER)
 
     def _found(self, field: str, queries: Sequence[Any], k: int) -> list[list[Hit]]:
         """The hits of queries that are text or vectors; none for an empty one."""

@@ -23,7 +23,7 @@ from envs.datasets import atlas
 from retrieval import milvus_collection
 from retrieval.compose import needs_corpus
 from retrieval.corpus import Corpus
-from retrieval.dense_embedded import load_encoder
+from retrieval.encoders import load_encoder, recipe_for
 from retrieval.errors import InputError, RetrievalError
 from retrieval.fusion import by_reciprocal_rank
 from retrieval.index import build_index, open_index
@@ -74,9 +74,9 @@ def test_full_text_is_bm25_as_bm25s_computes_it(full_text):
 
 
 def test_flat_search_is_that_of_faiss_and_of_numpy(dense):
-    _, encode = load_encoder("embedded")
-    vectors = encode([f"{passage.title}\n{passage.text}" for passage in FEW.passages])
-    asked = np.concatenate([encode([query]) for query in QUERIES])
+    encoder = load_encoder(recipe_for("embedded"))
+    vectors = encoder.encode_passages(FEW.passages, 32)
+    asked = encoder.encode_queries(QUERIES, 1)
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(vectors)
     _, by_faiss = index.search(asked, 10)
@@ -359,7 +359,7 @@ def test_a_wrong_setting_is_refused(settings, message):
 
 
 def test_an_unknown_encoder_is_refused(tmp_path):
-    with pytest.raises(InputError, match="encoder '/no/such/model' cannot be loaded"):
+    with pytest.raises(InputError, match="/no/such/model"):
         milvus.build(at(tmp_path, mode="dense", encoder="/no/such/model"), CORPUS)
 
 
