@@ -124,7 +124,7 @@ def test_a_wrong_setting_is_refused(setting, message):
 
 
 def test_no_corpus_for_an_engine_that_needs_one_is_refused():
-    with pytest.raises(InputError, match="bm25s needs a corpus"):
+    with pytest.raises(InputError, match="bm25s: needs passages to index"):
         build(Config(device="cpu"), None)
 
 
