@@ -5,10 +5,10 @@
     python -m benchmarks.retrieval --corpus atlas:1000000 --engines bm25s lucene
 
 A corpus is a file, or `atlas:N`: a generated world of about N passages, asked its own 1-hop
-questions. With `--part N` only N passages are searched, those that answer the questions among them:
-encoding all of a corpus takes long on two cores. An engine is a name, with options after a colon (`dense:type=ivf_sq8`). Every build and
-every search runs in a process of its own, one after the other; a build's memory is that process's
-peak, opening and searching have one of their own. Prints a Markdown table a corpus.
+questions. With `--part N` only N passages are searched, those that answer the questions among them
+(encoding a whole corpus takes long on two cores). An engine is a name, with options after a colon
+(`dense:type=ivf_sq8`). Every build and every search runs in a process of its own, one after the
+other; memory is that process's peak. Prints a Markdown table.
 """
 
 import argparse
