@@ -19,7 +19,7 @@ from .types import Passage
 # A kill loses at most one chunk of work: seconds on an accelerator, a minute on one core.
 CHUNK_PASSAGES = 4096
 # Few enough for the bar to move, enough to sort by length.
-_STEP = 512
+_STEP = 256
 
 Vectors = npt.NDArray[np.float32]
 
