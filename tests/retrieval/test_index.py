@@ -5,6 +5,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -368,7 +369,7 @@ def kill_builds(tmp_path, retriever, rows, times):
     def check():
         assert open_index(out).retriever.search(["word7 shared"], 5) == expected
         assert not partial.exists()
-        out.rename(tmp_path / f"done{killed}")
+        shutil.rmtree(out)
 
     build, began = begin()
     assert build.wait() == 0
@@ -377,10 +378,11 @@ def kill_builds(tmp_path, retriever, rows, times):
     check()
     draw = random.Random(0)
     for _ in range(3 * times):
-        build, _ = begin()
+        build, began = begin()
         time.sleep(draw.uniform(0, seconds))
         build.send_signal(signal.SIGKILL)
         if build.wait() == 0:
+            seconds = min(seconds, time.monotonic() - began)  # the machine is less busy than it was
             check()
             continue
         killed += 1
@@ -405,10 +407,11 @@ def big(count):
 
 
 def test_killed_builds_leave_nothing_that_looks_whole(tmp_path):
-    kill_builds(tmp_path, "bm25s", big(5000), 5)
+    kill_builds(tmp_path, "bm25s", big(5000), 3)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("retriever", ["bm25s", "lucene"])
 def test_builds_killed_20_times_leave_nothing_that_looks_whole(tmp_path, retriever):
     kill_builds(tmp_path, retriever, big(20_000), 20)
