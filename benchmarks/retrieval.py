@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -76,14 +77,15 @@ def main() -> None:
         queries.write_text(json.dumps(asked), encoding="utf-8")
         print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
         for side in tqdm([_side(text) for text in args.engines], desc="engines", unit="engine"):
-            built = _build(side, corpus, folder / side.label.replace("/", "-"))
+            built = _build(side, corpus, folder / re.sub(r"\W+", "-", side.label).strip("-"))
             found = _search(built["folder"], queries, args.repeats)
             print(_row(side, built, found), flush=True)
 
 
 def _side(text: str) -> Side:
     name, _, options = text.partition(":")
-    pairs = [option.partition("=") for option in options.split(",") if option]
+    # A value may hold commas of its own, such as a list of engines.
+    pairs = [option.partition("=") for option in re.split(r",(?=\w+=)", options) if option]
     return Side(text, name, tuple(f"--index.{key}={value}" for key, _, value in pairs))
 
 
