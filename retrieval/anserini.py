@@ -108,7 +108,6 @@ class Searcher:
             InputError: No Lucene index, a damaged one, or one that RM3 cannot read.
         """
         similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")
-        sort = java_class("org.apache.lucene.search.SortField")
         with failures(InputError, f"{folder} cannot be opened as a Lucene index"):
             self._reader = java_class("org.apache.lucene.index.DirectoryReader").open(
                 _directory(folder)
@@ -118,12 +117,7 @@ class Searcher:
             )
             weakref.finalize(self, close, self._reader).atexit = False
             self._searcher.setSimilarity(similarity(float(k1), float(b)))
-            by_id = sort(
-                "id",
-                java_class("org.apache.lucene.search.SortField$Type").STRING_VAL,
-                signature="(Ljava/lang/String;Lorg/apache/lucene/search/SortField$Type;)V",
-            )
-            self._sort = java_class("org.apache.lucene.search.Sort")(sort.FIELD_SCORE, by_id)
+            self._sort = _by_score_then_id(self._reader)
             self._analyzer = _analyzer(analyzer)
             self._generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
             self._scored = java_class("io.anserini.search.ScoredDocs")
@@ -171,11 +165,16 @@ class Searcher:
         stored: Iterable[dict[str, str | None]] = ({} for _ in found.docids)
         if fields:
             stored = [{f: doc.get(f) for f in fields} for doc in found.lucene_documents]
-        return [Found(*one) for one in zip(found.docids, found.scores, stored, strict=True)]
+        hits = [Found(*one) for one in zip(found.docids, found.scores, stored, strict=True)]
+        return hits if self._sort else sorted(hits, key=lambda hit: (-hit.score, hit.id))
 
     def _top(self, query: Any, k: int) -> Any:
         """The k best documents of a Lucene query, as Anserini's ScoredDocs."""
-        top = self._searcher.search(query, min(k, max(1, self.documents)), self._sort, True)
+        k = min(k, max(1, self.documents))
+        if self._sort is None:
+            top = self._searcher.search(query, k)
+        else:
+            top = self._searcher.search(query, k, self._sort, True)
         return self._scored.fromTopDocs(top, self._searcher)
 
     def _reranker(self, folder: Path, rm3: RM3) -> Any:
@@ -197,7 +196,7 @@ class Searcher:
 
     def _context(self, query: Any, text: str, k: int) -> Any:
         args = java_class("io.anserini.search.SearchCollection$Args")()
-        args.hits = k
+        args.hits, args.arbitraryScoreTieBreak = k, self._sort is None
         tokens = java_class("io.anserini.analysis.AnalyzerUtils").analyze(self._analyzer, text)
         return java_class("io.anserini.rerank.RerankerContext")(
             self._searcher, "", query, None, text, tokens, None, args
@@ -215,6 +214,24 @@ def _analyzer(name: str) -> Any:
     stemmer, keep = _ANALYZERS[name]
     kind = java_class("io.anserini.analysis.DefaultEnglishAnalyzer")
     return kind.fromArguments(stemmer, keep, None)
+
+
+def _by_score_then_id(reader: Any) -> Any:
+    """The order of hits; None for indexes of Lucene 8, which cannot sort by id.
+
+    There Lucene itself chooses among the documents that tie with the last hit.
+    """
+    fields = java_class("org.apache.lucene.index.FieldInfos").getMergedFieldInfos(reader)
+    field = fields.fieldInfo("id")
+    if field is None or field.getDocValuesType().toString() != "BINARY":
+        return None
+    kind = java_class("org.apache.lucene.search.SortField")
+    by_id = kind(
+        "id",
+        java_class("org.apache.lucene.search.SortField$Type").STRING_VAL,
+        signature="(Ljava/lang/String;Lorg/apache/lucene/search/SortField$Type;)V",
+    )
+    return java_class("org.apache.lucene.search.Sort")(kind.FIELD_SCORE, by_id)
 
 
 def _directory(folder: Path) -> Any:

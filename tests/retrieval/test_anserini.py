@@ -4,7 +4,7 @@ import resource
 import pytest
 
 from envs.datasets import atlas
-from retrieval.anserini import RM3, Searcher, analyze, write_index
+from retrieval.anserini import RM3, Searcher, _writer, analyze, write_index
 from retrieval.errors import InputError, RetrievalError
 from retrieval.java import java_class
 from tests.contracts.retriever_setups import index_with_anserini, search_r1_rows
@@ -114,6 +114,37 @@ def test_a_stream_that_fails_leaves_no_index_and_no_lock(tmp_path):
     with pytest.raises(InputError, match="the corpus is wrong"):
         write_index(documents(), tmp_path, "plain", False)
     write_index([("a", "word")], tmp_path, "plain", False)
+
+
+@pytest.mark.parametrize("rm3", [None, RM3(2, 5, 0.5)])
+def test_an_index_that_cannot_sort_by_id_is_searched_too(tmp_path, rm3):
+    """Anserini's indexes of Lucene 8, wiki-18's among them, hold no sortable id."""
+    texts = {"d": "heron", "b": "heron", "c": "heron river", "a": "heron"}
+    texts |= {f"other{n}": f"filler{n}" for n in range(50)}
+    kind = java_class("org.apache.lucene.document.FieldType")
+    stored = java_class("org.apache.lucene.document.Field$Store").YES
+    of_text = kind(java_class("org.apache.lucene.document.TextField").TYPE_STORED)
+    of_text.setStoreTermVectors(True)
+    writer = _writer(tmp_path, "plain")
+    for name, text in texts.items():
+        document = java_class("org.apache.lucene.document.Document")()
+        signature = (
+            "(Ljava/lang/String;Ljava/lang/String;Lorg/apache/lucene/document/Field$Store;)V"
+        )
+        field = java_class("org.apache.lucene.document.StringField")
+        document.add(field("id", name, stored, signature=signature))
+        signature = (
+            "(Ljava/lang/String;Ljava/lang/CharSequence;"
+            "Lorg/apache/lucene/index/IndexableFieldType;)V"
+        )
+        field = java_class("org.apache.lucene.document.Field")
+        document.add(field("contents", text, of_text, signature=signature))
+        writer.addDocument(document)
+    writer.close()
+    searcher = Searcher(tmp_path, "plain", 0.9, 0.4, rm3)
+    found = searcher.search(["heron", "zzyzx"], 10, ["contents"])
+    assert [hit.id for hit in found[0]] == ["a", "b", "d", "c"] and found[1] == []
+    assert all(hit.document["contents"] == texts[hit.id] for hit in found[0])
 
 
 def test_what_is_no_index_is_refused(tmp_path):
