@@ -17,8 +17,9 @@ Five names, and any string of FAISS's `index_factory` beside them. With n passag
 * Trained on 64 vectors a list, at least 16,384 (256 a centroid is all that the codes use: 65,536
   for PQ), drawn with a fixed seed.
 
-A search reads nprobe lists of L; nprobe = 0 stands for 4 sqrt(L), which is a third of 128 lists (of
-5,000 passages) and a sixteenth of 4,000 (of a million).
+A search reads nprobe lists of L; nprobe = 0 stands for 8 sqrt(L), which is two fifths of 384 lists
+(of 15,000 passages) and an eighth of 4,000 (of a million). Half as many found 95 % of the exact top
+10 in 15,000 real passages, these 98 % (docs/retrieval.md).
 """
 
 import math
@@ -199,7 +200,7 @@ def set_effort(index: "faiss.Index", nprobe: int, ef_search: int) -> None:
 
     part = _inner(index)
     if isinstance(part, faiss.IndexIVF):
-        part.nprobe = min(part.nlist, nprobe or math.ceil(4 * math.sqrt(part.nlist)))
+        part.nprobe = min(part.nlist, nprobe or math.ceil(8 * math.sqrt(part.nlist)))
     elif isinstance(part, faiss.IndexHNSW):
         part.hnsw.efSearch = ef_search
 

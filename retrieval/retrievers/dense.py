@@ -57,7 +57,7 @@ class Config:
         passage_prefix: Put before a passage; null for what the model wants.
         pooling: Token vectors to one, "mean", "cls", "max" or "lasttoken"; null for what the model
             wants.
-        nprobe: Inverted lists that a search reads; 0 for 4 times the root of their number.
+        nprobe: Inverted lists that a search reads; 0 for 8 times the root of their number.
         ef_search: Nodes of a graph that a search keeps, >= 1.
         batch_size: Passages that are encoded together.
         query_batch: Queries that are encoded together. At 1 an answer never depends on the other

@@ -230,7 +230,8 @@ def test_what_cannot_be_built_or_searched_is_refused(kind):
 
 
 @pytest.mark.parametrize(
-    ("nprobe", "lists", "expected"), [(0, 100, 40), (0, 300, 70), (0, 8, 8), (5, 300, 5), (9, 8, 8)]
+    ("nprobe", "lists", "expected"),
+    [(0, 100, 80), (0, 300, 139), (0, 8, 8), (5, 300, 5), (9, 8, 8)],
 )
 def test_lists_read(nprobe, lists, expected):
     index = make_empty(f"OPQ8,IVF{lists},PQ8", 64)
