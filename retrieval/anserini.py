@@ -1,21 +1,24 @@
 """What the Lucene engines call of Anserini and Lucene, in Python's types.
 
-An index is what Anserini's own indexer makes: the field `id`, stored and sortable, and the field
-`contents`, terms and their counts. A search is its bag of words: the query's terms, each weighted
-by how often it stands there, scored by Lucene's BM25, equal scores by id; RM3 is its reranker.
-pyserini's searcher finds the same ids, but rounds scores to four decimals and takes 1e-6 off each
-that ties; that is left out here.
+An index is what Anserini's own indexer makes, terms and their counts in the field `contents` and a
+sortable `id`, but for one thing: it stores no ids. Documents stay in the order they came in, so
+that their numbers tell which they are; looking up stored ids takes Lucene half as long again as the
+search itself. Indexes of Anserini's, which store them, are searched as well.
+
+A search is Anserini's bag of words: the query's terms, each weighted by how often it stands there,
+scored by Lucene's BM25, equal scores by id; RM3 is its reranker. pyserini's searcher finds the
+same, but rounds scores to four decimals and takes 1e-6 off each that ties.
 """
 
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from .errors import InputError, RetrievalError
 from .java import check_process, close, failures, java_class
@@ -24,6 +27,12 @@ from .java import check_process, close, failures, java_class
 _ANALYZERS = {"english": ("porter", False), "stop": ("none", False), "plain": ("none", True)}
 _BUFFER_MB = 256.0
 _BATCH_DOCUMENTS = 1000
+# What Java's String.trim() drops; Anserini refuses a document of which nothing is left.
+_BLANK = "".join(map(chr, range(33)))
+# One more than there are cores: one waits for Python's lock while the others are in Java.
+_THREADS = len(os.sched_getaffinity(0)) + 1
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +54,14 @@ class Found(NamedTuple):
     """A hit.
 
     Attributes:
-        id: The document's id.
+        number: The document's place in the index.
+        id: Its id, where the index stores ids.
         score: Lucene's, a float32.
         document: Its stored fields, where they were asked for.
     """
 
-    id: str
+    number: int
+    id: str | None
     score: float
     document: dict[str, str | None]
 
@@ -58,10 +69,10 @@ class Found(NamedTuple):
 def write_index(
     documents: Iterable[tuple[str, str]], folder: Path, analyzer: str, vectors: bool
 ) -> None:
-    """Index documents one by one; the folder's former index is replaced.
+    """Index documents one by one, numbered from 0; the folder's former index is replaced.
 
     Args:
-        documents: (id, contents); contents hold more than white space.
+        documents: (id, contents); ids break ties.
         folder: Exists.
         analyzer: See `retrieval.analyzer.ANALYZERS`.
         vectors: Keep each document's terms too, which RM3 reads.
@@ -73,7 +84,6 @@ def write_index(
     args = java_class("io.anserini.index.IndexCollection$Args")()
     args.storeDocvectors = vectors
     generator = java_class("io.anserini.index.generator.DefaultLuceneDocumentGenerator")(args)
-    document = java_class("io.anserini.collection.JsonCollection$Document")
     with failures(InputError, str(folder)):
         writer = _writer(folder, analyzer)
         try:
@@ -81,13 +91,22 @@ def write_index(
             while batch := list(islice(rest, _BATCH_DOCUMENTS)):
                 made = java_class("java.util.ArrayList")(len(batch))
                 for name, contents in batch:
-                    made.add(generator.createDocument(document.fromFields(name, contents)))
+                    made.add(_document(generator, name, contents))
                 writer.addDocuments(made)
             writer.commit()
             writer.close()
         except BaseException:
             writer.rollback()
             raise
+
+
+def _document(generator: Any, name: str, contents: str) -> Any:
+    if not contents.strip(_BLANK):
+        return java_class("org.apache.lucene.document.Document")()  # takes a number, no more
+    row = java_class("io.anserini.collection.JsonCollection$Document")
+    document = generator.createDocument(row.fromFields(name, contents))
+    document.removeField("id")  # the stored one; the sortable one stays
+    return document
 
 
 class Searcher:
@@ -98,7 +117,7 @@ class Searcher:
 
     Attributes:
         documents: How many it holds.
-        terms: How many distinct ones.
+        terms: How many, repeats included.
     """
 
     def __init__(self, folder: Path, analyzer: str, k1: float, b: float, rm3: RM3 | None) -> None:
@@ -122,28 +141,44 @@ class Searcher:
             self._generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
             self._scored = java_class("io.anserini.search.ScoredDocs")
             self._feedback = None if rm3 is None else self._reranker(folder, rm3)
-            self._feedback_passages = 0 if rm3 is None else rm3.passages
             self.documents = int(self._reader.numDocs())
+            self._feedback_passages = 0 if rm3 is None else min(rm3.passages, self.documents)
             statistics = self._searcher.collectionStatistics("contents")
             self.terms = 0 if statistics is None else int(statistics.sumTotalTermFreq())
 
     def search(
-        self, queries: Sequence[str], k: int, fields: Sequence[str] = ()
-    ) -> list[list[Found]]:
+        self,
+        queries: Sequence[str],
+        k: int,
+        make: Callable[[list[Found]], list[T]],
+        fields: Sequence[str] = (),
+    ) -> list[list[T]]:
         """The best documents of each query; none where no term matches.
 
         Args:
             queries: Any strings.
             k: The most hits per query, at least 1.
+            make: What to make of a query's hits, best first; called by several threads, so that
+                one reads passages while another waits for Java.
             fields: Stored fields to read.
 
         Raises:
             RetrievalError: Lucene failed, or this process is a fork.
         """
         check_process()
-        asked = ((query, min(k, max(1, self.documents)), fields) for query in queries)
+        k = min(k, max(1, self.documents))
+        found: list[list[T]] = [[] for _ in queries]
+        rest = iter(enumerate(queries))
+
+        def work() -> None:
+            for place, query in rest:  # which all workers share: each takes the next one
+                found[place] = make(self._search(query, k, fields))
+
         with failures(RetrievalError, "Lucene failed"):
-            return list(_pool().map(lambda one: self._search(*one), asked))
+            workers = [_pool().submit(work) for _ in range(min(_THREADS, len(queries)))]
+            for worker in workers:
+                worker.result()
+        return found
 
     def stored(self, name: str, fields: Sequence[str]) -> dict[str, str | None] | None:
         """Stored fields of the document with this id; None where there is no such document."""
@@ -159,18 +194,19 @@ class Searcher:
         # A lone surrogate cannot be passed to Java; "?" separates words as it does.
         text = text.encode("utf-8", "replace").decode()
         query = self._generator.buildQuery("contents", self._analyzer, text)
-        found = self._top(query, self._feedback_passages or k)
+        found = self._top(query, k if self._feedback is None else self._feedback_passages)
         if self._feedback is not None and found.docids:
             found = self._feedback.rerank(found, self._context(query, text, k))
-        stored: Iterable[dict[str, str | None]] = ({} for _ in found.docids)
+        names = found.docids
+        stored: list[dict[str, str | None]] = [{}] * len(names)
         if fields:
             stored = [{f: doc.get(f) for f in fields} for doc in found.lucene_documents]
-        hits = [Found(*one) for one in zip(found.docids, found.scores, stored, strict=True)]
+        each = zip(found.lucene_docids, names, found.scores, stored, strict=True)
+        hits = [Found(*one) for one in each]
         return hits if self._sort else sorted(hits, key=lambda hit: (-hit.score, hit.id))
 
     def _top(self, query: Any, k: int) -> Any:
         """The k best documents of a Lucene query, as Anserini's ScoredDocs."""
-        k = min(k, max(1, self.documents))
         if self._sort is None:
             top = self._searcher.search(query, k)
         else:
@@ -244,10 +280,11 @@ def _writer(folder: Path, analyzer: str) -> Any:
     settings.setOpenMode(java_class("org.apache.lucene.index.IndexWriterConfig$OpenMode").CREATE)
     settings.setRAMBufferSizeMB(_BUFFER_MB)
     settings.setUseCompoundFile(False)
+    # Merges neighbours only: the documents stay in order.
+    settings.setMergePolicy(java_class("org.apache.lucene.index.LogByteSizeMergePolicy")())
     return java_class("org.apache.lucene.index.IndexWriter")(_directory(folder), settings)
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    threads = len(os.sched_getaffinity(0))
-    return ThreadPoolExecutor(threads, thread_name_prefix="lucene")
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="lucene")

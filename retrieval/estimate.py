@@ -6,7 +6,6 @@ themselves: a module may define `estimate(config, corpus, passages) -> Needs`.
 """
 
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -27,6 +26,13 @@ from .store import PASSAGES, write_store
 SAMPLES = (1000, 4000)
 GB = 1e9
 _ROOT = Path(__file__).parents[1]
+# The kernel counts the memory of whoever starts a process as that process's too: a small one must.
+_MEASURE = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:], stdout=sys.stderr)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(code)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +158,21 @@ def _sample(
             *(sys.executable, "-m", "retrieval.build_index", "--retriever", name),
             *("--corpus", str(folder / PASSAGES), "--out", str(folder / "index"), *_flags(config)),
         ]
-        with (folder / "log").open("w+b") as log:
-            began = time.monotonic()
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=_ROOT)
-            # Not Popen.wait: only wait4 tells the peak memory of this one process.
-            _, status, usage = os.wait4(process.pid, 0)
-            seconds = time.monotonic() - began
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode:
-                log.seek(0)
-                said = log.read().decode(errors="replace").strip().rpartition("\n")[2]
-                raise InputError(f"a build of {size:,} passages failed: {said[:500]}")
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", _MEASURE, *command],
+            cwd=_ROOT,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        seconds = time.monotonic() - began
+        if done.returncode:
+            said = done.stderr.strip().rpartition("\n")[2]
+            raise InputError(f"a build of {size:,} passages failed: {said[:500]}")
         disk = sum(f.stat().st_size for f in (folder / "index").rglob("*") if f.is_file())
-        return usage.ru_maxrss * 1024, disk, seconds
+        return int(done.stdout) * 1024, disk, seconds
 
 
 def _flags(config: Any) -> list[str]:

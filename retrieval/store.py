@@ -121,7 +121,7 @@ class PassageStore(Sequence[Passage]):
         place = range(len(self))[index]  # negative indices, and an IndexError beyond the end
         start, end = self._offsets[place : place + 2].tolist()
         try:
-            return Passage(**json.loads(self._lines[start:end]))
+            return Passage(**json.loads(self._lines[start:end].decode()))
         except (ValueError, TypeError) as error:
             raise InputError(
                 f"{self._folder}: passage {place + 1} of {PASSAGES} is damaged; build it again"

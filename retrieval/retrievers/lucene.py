@@ -9,9 +9,8 @@ where bm25s differs.
 RM3 (Abdul-Jaleel et al., "UMass at TREC 2004") searches twice: the second query is the first one's
 mixed with the terms that stand out in its best passages.
 
-The index holds terms only; passages come from the corpus. A document's id is the passage's id and
-its place in the corpus, so that Lucene itself breaks ties by passage id. Needs Java: see
-`retrieval.java`.
+The index holds terms, and ids to break ties by; passages come from the corpus, whose order is the
+order of the documents. Needs Java: see `retrieval.java`.
 """
 
 import shutil
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from ..anserini import RM3, Searcher, write_index
+from ..anserini import RM3, Found, Searcher, write_index
 from ..bm25 import NO_TERMS, check_parameters
 from ..corpus import Corpus
 from ..errors import InputError
@@ -30,12 +29,10 @@ from ..ranking import check_k
 from ..scratch import Scratch
 from ..types import Hit
 
-# The most bytes of an id: Lucene takes 32,766, and the place in the corpus goes with it.
-_ID_BYTES = 32_000
+# The longest id that Lucene sorts by.
+_ID_BYTES = 32_766
 # Java's heap of 2 GiB (`retrieval.java`) and what the process takes besides.
 _MEMORY_BYTES = 2.7e9
-# What Java's String.trim() drops; Anserini refuses a document of which nothing is left.
-_BLANK = "".join(map(chr, range(33)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +134,11 @@ class Lucene:
         self._passages = corpus.passages
         self._scratch = scratch
         self._searcher = Searcher(folder, config.analyzer, config.k1, config.b, config.feedback)
+        if self._searcher.documents != len(corpus.passages):
+            raise InputError(
+                f"{folder}: has {self._searcher.documents:,} documents for "
+                f"{len(corpus.passages):,} passages; build the index again"
+            )
         self._arguments = (config, corpus, folder)
 
     def __reduce__(self) -> tuple[type["Lucene"], tuple[Config, Corpus, Path]]:
@@ -146,34 +148,21 @@ class Lucene:
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """See `retrieval.types.Retriever`."""
         check_k(k)
+        return self._searcher.search(queries, k, self._hits)
+
+    def _hits(self, answer: list[Found]) -> list[Hit]:
         return [
-            [
-                Hit(self._passages[_place(found.id)], found.score, rank)
-                for rank, found in enumerate(answer, 1)
-            ]
-            for answer in self._searcher.search(queries, k)
+            Hit(self._passages[found.number], found.score, rank)
+            for rank, found in enumerate(answer, 1)
         ]
 
 
 def _documents(corpus: Corpus) -> Iterator[tuple[str, str]]:
-    """(id, contents) of the passages that Anserini takes."""
-    passages = tqdm(corpus.passages, desc="index", unit=" passages", delay=1, disable=None)
-    for place, passage in enumerate(passages):
+    """(id, contents) of every passage."""
+    for passage in tqdm(corpus.passages, desc="index", unit=" passages", delay=1, disable=None):
         if len(passage.id.encode()) > _ID_BYTES:
             raise InputError(
                 f"passage id {passage.id[:20]!r}... is longer than {_ID_BYTES:,} bytes; "
                 "lucene needs shorter ids"
             )
-        contents = f"{passage.title}\n{passage.text}"
-        if contents.strip(_BLANK):
-            yield _document_id(passage.id, place), contents
-
-
-def _document_id(passage_id: str, place: int) -> str:
-    """An id that sorts as the passage's id does, whatever place follows it."""
-    # Two NULs end the passage's id. Within it, each NUL is followed by a 1, so that two never meet.
-    return passage_id.replace("\0", "\0\1") + f"\0\0{place}"
-
-
-def _place(document_id: str) -> int:
-    return int(document_id.rpartition("\0\0")[2])
+        yield passage.id, f"{passage.title}\n{passage.text}"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from ..anserini import Searcher
+from ..anserini import Found, Searcher
 from ..corpus import Corpus, passage_of
 from ..errors import InputError, RetrievalError
 from ..ranking import check_k
@@ -89,13 +89,7 @@ class Prebuilt:
             InputError: k < 1.
         """
         check_k(k)
-        return [
-            [
-                Hit(_passage(found.id, found.document), found.score, rank)
-                for rank, found in enumerate(answer, 1)
-            ]
-            for answer in self._searcher.search(queries, k, _FIELDS)
-        ]
+        return self._searcher.search(queries, k, _hits, _FIELDS)
 
     def _compare(self, folder: Path, corpus: Corpus) -> None:
         """Refuse a corpus that is not the index's."""
@@ -114,6 +108,13 @@ class Prebuilt:
                     f"{other}: passage {passage.id!r} is {'another' if stored else 'missing'} "
                     "there; give the right corpus, or none"
                 )
+
+
+def _hits(answer: list[Found]) -> list[Hit]:
+    return [
+        Hit(_passage(str(found.id), found.document), found.score, rank)
+        for rank, found in enumerate(answer, 1)
+    ]
 
 
 def _passage(name: str, stored: Mapping[str, str | None]) -> Passage:

@@ -53,7 +53,7 @@ def test_pyserinis_searcher_finds_the_same(index, world, monkeypatch, rm3, k):
         theirs.set_rm3(rm3.terms, rm3.passages, rm3.weight)
     ours = Searcher(index, "english", 0.9, 0.4, rm3)
     queries = [question.text for question in world.questions[:40]]
-    for query, found in zip(queries, ours.search(queries, k), strict=True):
+    for query, found in zip(queries, ours.search(queries, k, list), strict=True):
         expected = theirs.search(query, k)
         assert [hit.id for hit in found] == [hit.docid for hit in expected]
         for hit, other in zip(found, expected, strict=True):
@@ -68,14 +68,31 @@ def test_our_index_is_the_one_that_anserini_makes(index, world, tmp_path):
     assert (ours.documents, ours.terms) == (theirs.documents, theirs.terms)
     assert ours.documents == len(world.passages)
     queries = [question.text for question in world.questions]
-    assert ours.search(queries, 20) == theirs.search(queries, 20)
+    pairs = zip(ours.search(queries, 20, list), theirs.search(queries, 20, list), strict=True)
+    for mine, other in pairs:
+        named = [(world.passages[hit.number].id, hit.score) for hit in mine]
+        assert named == [(hit.id, hit.score) for hit in other]
+        assert {hit.id for hit in mine} <= {None}
+
+
+def test_documents_stay_in_order_through_many_merges(tmp_path, monkeypatch):
+    """3,000 documents in hundreds of segments, merged in the background while others come."""
+    monkeypatch.setattr("retrieval.anserini._BUFFER_MB", 0.05)
+    monkeypatch.setattr("retrieval.anserini._BATCH_DOCUMENTS", 50)
+    write_index(((f"{n}", f"word{n} shared") for n in range(3000)), tmp_path, "plain", False)
+    searcher = Searcher(tmp_path, "plain", 0.9, 0.4, None)
+    assert searcher._reader.leaves().size() > 1
+    names = [file.name.split(".")[0].split("_")[1] for file in tmp_path.glob("_*.fdt")]
+    assert max(int(name, 36) for name in names) > 60, "too few segments to be a test"
+    found = searcher.search([f"word{n}" for n in range(3000)], 1, list)
+    assert [hits[0].number for hits in found] == list(range(3000))
 
 
 def test_an_index_in_the_folder_is_replaced(tmp_path):
     for word in ("old", "new"):
         write_index([("a", word)], tmp_path, "plain", False)
     searcher = Searcher(tmp_path, "plain", 0.9, 0.4, None)
-    assert searcher.search(["old"], 1) == [[]] and searcher.documents == 1
+    assert searcher.search(["old"], 1, list) == [[]] and searcher.documents == 1
 
 
 def test_stored_fields_are_those_asked_for(tmp_path):
@@ -85,7 +102,7 @@ def test_stored_fields_are_those_asked_for(tmp_path):
     assert searcher.stored("b", ["contents", "raw"]) == {"contents": "river", "raw": None}
     assert searcher.stored("c", ["contents"]) is None
     assert searcher.first(["contents"]) == {"contents": "heron"}
-    ((hit,),) = searcher.search(["river"], 3, ["contents"])
+    ((hit,),) = searcher.search(["river"], 3, list, ["contents"])
     assert (hit.id, hit.document) == ("b", {"contents": "river"})
 
 
@@ -142,7 +159,7 @@ def test_an_index_that_cannot_sort_by_id_is_searched_too(tmp_path, rm3):
         writer.addDocument(document)
     writer.close()
     searcher = Searcher(tmp_path, "plain", 0.9, 0.4, rm3)
-    found = searcher.search(["heron", "zzyzx"], 10, ["contents"])
+    found = searcher.search(["heron", "zzyzx"], 10, list, ["contents"])
     assert [hit.id for hit in found[0]] == ["a", "b", "d", "c"] and found[1] == []
     assert all(hit.document["contents"] == texts[hit.id] for hit in found[0])
 
@@ -163,7 +180,7 @@ def test_a_search_that_fails_is_a_retrieval_error(tmp_path):
     searcher = Searcher(tmp_path, "plain", 0.9, 0.4, None)
     searcher._reader.close()
     with pytest.raises(RetrievalError, match="Lucene failed: AlreadyClosedException"):
-        searcher.search(["word"], 1)
+        searcher.search(["word"], 1, list)
 
 
 def test_files_are_closed_with_the_searcher(tmp_path):

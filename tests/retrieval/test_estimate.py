@@ -40,6 +40,12 @@ def test_disk_is_what_the_build_takes(tmp_path):
     assert needs.seconds > 0
 
 
+def test_the_memory_of_this_process_is_not_the_builds(tmp_path):
+    ballast = b"x" * 700_000_000
+    needs = estimate.estimate(corpus_file(tmp_path, 30), "bm25s", bm25s.Config())
+    assert needs.memory_bytes < 500e6 < len(ballast)
+
+
 def test_a_corpus_smaller_than_the_samples_is_built_whole(tmp_path):
     needs = estimate.estimate(corpus_file(tmp_path, 30), "bm25s", bm25s.Config())
     assert needs.passages == 30 and needs.note == "measured on 30 passages"
