@@ -13,7 +13,6 @@ other; memory is that process's peak. Prints a Markdown table.
 
 import argparse
 import json
-import os
 import random
 import re
 import subprocess
@@ -29,6 +28,7 @@ from tqdm import tqdm
 from benchmarks import retrieval_search
 from envs.datasets import atlas
 from retrieval.corpus import stream_corpus
+from retrieval.estimate import MEASURE
 from retrieval.index import ENGINE
 from retrieval.store import PASSAGES, write_store
 
@@ -146,12 +146,11 @@ def _search(folder: Path, queries: Path, repeats: int) -> dict[str, Any]:
 def _run(command: list[str]) -> tuple[float, float]:
     """(seconds, peak MiB) of a process; its end is this one's if it fails."""
     began = time.monotonic()
-    process = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with status {process.returncode}")
-    return time.monotonic() - began, usage.ru_maxrss / 1024
+    measured = [sys.executable, "-c", MEASURE, *command]
+    done = subprocess.run(measured, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with status {done.returncode}")
+    return time.monotonic() - began, int(done.stdout) / 1024
 
 
 def _row(side: Side, built: dict[str, Any], found: dict[str, Any]) -> str:

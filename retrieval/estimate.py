@@ -27,7 +27,7 @@ SAMPLES = (1000, 4000)
 GB = 1e9
 _ROOT = Path(__file__).parents[1]
 # The kernel counts the memory of whoever starts a process as that process's too: a small one must.
-_MEASURE = """
+MEASURE = """
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:], stdout=sys.stderr)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
@@ -160,7 +160,7 @@ def _sample(
         ]
         began = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-c", _MEASURE, *command],
+            [sys.executable, "-c", MEASURE, *command],
             cwd=_ROOT,
             capture_output=True,
             text=True,
