@@ -160,7 +160,7 @@ def test_on_real_questions_over_the_same_terms(real):
         cut = min(scores[places[name]] for name in mine)
         return all(abs(scores[places[name]] - cut) <= tolerance * cut for name in mine ^ other)
 
-    shares = {t: np.mean([agree(n, t) for n in range(200)]) for t in (0, 0.005, 0.01, 0.02)}
+    shares = {t: float(np.mean([agree(n, t) for n in range(200)])) for t in (0, 0.005, 0.01, 0.02)}
     print(f"\nthe same 10, but for passages within t of the 10th score: {shares}")
     assert shares[0] == same_sets(ours, theirs) > 0.85
     assert shares[0.01] >= 0.95
