@@ -5,6 +5,7 @@ whole. float32, not float16: an exact index must hold what the encoder said, and
 moves scores by about 1e-4, which swaps near ties. The chunks are removed once they are indexed.
 """
 
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -96,9 +97,12 @@ class ChunkedEmbeddings:
 
 def _write_array(file: Path, array: Vectors) -> None:
     """Whole or not at all."""
+    # Not np.save into the file: it does not say when the last bytes find the disk full.
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
     aside = file.with_name(f"{file.name}.new")
     with aside.open("wb") as out:
-        np.save(out, array, allow_pickle=False)
+        out.write(content.getbuffer())
         out.flush()
         os.fsync(out.fileno())
     aside.replace(file)
