@@ -102,9 +102,14 @@ def test_ctrl_c_says_that_the_same_command_goes_on(flags, tmp_path, monkeypatch,
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(bm25s, "write", stop)
-        assert build_index.main(flags) == 130
+    # A shell's background job ignores the signal, and what it starts inherits that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(bm25s, "write", stop)
+            assert build_index.main(flags) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "the same command goes on with it" in capsys.readouterr().err
     assert not (tmp_path / "x").exists() and (tmp_path / "x.partial").exists()
     assert build_index.main(flags) == 0

@@ -97,6 +97,8 @@ class TestFinding:
 # Builds, searches and prints; each test adds its own lines.
 SEARCH = """
 import gc, os, signal, sys, threading, time
+# A shell's background job ignores it, and what it starts inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from retrieval import java
 from retrieval.corpus import Corpus
 from retrieval.retrievers import lucene

@@ -3,6 +3,7 @@
 import os
 import threading
 
+import faiss
 import numpy as np
 import pytest
 
@@ -20,7 +21,10 @@ def unit(count, dimension, seed):
 def opened(folder, kind, vectors):
     index = make_empty(kind, vectors.shape[1])
     index.train(vectors)
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # as `faiss_types.fill` links a graph of this size
     index.add(vectors)
+    faiss.omp_set_num_threads(threads)
     write_index(index, folder / "index")
     return VectorIndex(folder / "index")
 
