@@ -4,6 +4,7 @@ FAISS finds candidates in float32, and its sums depend on how many queries it is
 the scores of the candidates are computed anew in float64 from the vectors that the index gives
 back, one query at a time, and where the k-th cannot be told from what was not looked at, more
 candidates are looked at. Of vectors that the index compresses, the score is that of the compressed.
+A graph (HNSW) leads to only some of very many equal vectors; which, is up to FAISS.
 """
 
 from pathlib import Path
