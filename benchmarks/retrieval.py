@@ -29,7 +29,7 @@ from benchmarks import retrieval_search
 from envs.datasets import atlas
 from retrieval.corpus import stream_corpus
 from retrieval.estimate import MEASURE
-from retrieval.index import ENGINE
+from retrieval.index import ENGINE, folder_bytes
 from retrieval.store import PASSAGES, write_store
 
 ROOT = Path(__file__).parents[1]
@@ -127,8 +127,7 @@ def _build(side: Side, corpus: Path, folder: Path) -> dict[str, Any]:
             *("--retriever", side.name, "--out", str(folder), *side.flags),
         ]
         seconds, memory = _run(command)
-    engine = folder / ENGINE
-    size = sum(file.stat().st_size for file in engine.rglob("*") if file.is_file())
+    size = folder_bytes(folder / ENGINE)
     return {"folder": folder, "seconds": seconds, "mib": memory, "bytes": size}
 
 

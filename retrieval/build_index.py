@@ -20,7 +20,7 @@ from jsonargparse import ArgumentParser
 from . import plugins
 from .errors import InputError, RetrievalError
 from .estimate import estimate
-from .index import ENGINE, PACKAGE, build_index
+from .index import ENGINE, PACKAGE, build_index, folder_bytes
 from .parser_errors import explain
 
 
@@ -46,8 +46,7 @@ def _main(argv: list[str]) -> int:
         raise InputError("--out is missing: give the folder to make, such as indexes/wiki")
     began, out = time.monotonic(), Path(args.out)
     manifest = build_index(Path(args.corpus), out, args.retriever, config)
-    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    engine = sum(file.stat().st_size for file in (out / ENGINE).rglob("*") if file.is_file())
+    size, engine = folder_bytes(out), folder_bytes(out / ENGINE)
     print(
         f"{out}: {args.retriever}, {manifest['corpus']['passages']:,} passages, "
         f"{size / 1e6:,.1f} MB (of which the engine's {engine / 1e6:,.1f}), "

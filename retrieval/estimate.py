@@ -20,7 +20,7 @@ from typing import Any
 from . import plugins
 from .corpus import stream_corpus
 from .errors import InputError
-from .index import PACKAGE
+from .index import PACKAGE, folder_bytes
 from .store import PASSAGES, write_store
 
 SAMPLES = (1000, 4000)
@@ -171,8 +171,7 @@ def _sample(
         if done.returncode:
             said = done.stderr.strip().rpartition("\n")[2]
             raise InputError(f"a build of {size:,} passages failed: {said[:500]}")
-        disk = sum(f.stat().st_size for f in (folder / "index").rglob("*") if f.is_file())
-        return int(done.stdout) * 1024, disk, seconds
+        return int(done.stdout) * 1024, folder_bytes(folder / "index"), seconds
 
 
 def _flags(config: Any) -> list[str]:

@@ -247,6 +247,11 @@ def _same_plan(folder: Path, plan: dict[str, Any]) -> None:
         file.write_text(text, encoding="utf-8")
 
 
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files in a folder and below."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
 def _versions() -> dict[str, str]:
     found = {}
     for library in _LIBRARIES:
