@@ -16,7 +16,8 @@ from . import command_line, metrics
 from .assembly import STOP, PlayOptions, build_dataset, build_policy, build_retriever, build_rollout
 from .checkpoint import latest_checkpoint
 from .config import EVAL_LAYOUT
-from .evaluation import Prediction, evaluate, summarize
+from .evaluation import evaluate, summarize
+from .predictions import Prediction
 from .writing import write_text
 
 

@@ -1,77 +1,15 @@
 """Greedy play on given questions, scored: predictions and their summary."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
-from envs.answers import exact_match, f1, option_letter
-from envs.types import Episode, Question, StopReason
+from envs.types import Question
 
 from .engine import Sampling
+from .predictions import Prediction, headline, of_trajectory, to_prediction
 from .rollout import Progress, Rollout, failed
 from .statistics import Interval, bootstrap
 from .types import Trajectory
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """One question's result, with the whole episode.
-
-    Attributes:
-        id: The question's.
-        dataset: The question's.
-        question: As the agent read it.
-        answers: Accepted ones.
-        prediction: The final answer; None when none was given.
-        metrics: em and f1, or accuracy for questions with options; 0 without an answer.
-        searches: Executed searches.
-        turns: Turns taken.
-        invalid: Turns without a valid action.
-        tokens: Tokens the agent generated.
-        stop_reason: Why the episode ended; "retrieval_error" episodes are in no average.
-        steps: The turns: text, action, hits (id, title, score), observation, reward.
-    """
-
-    id: str
-    dataset: str
-    question: str
-    answers: tuple[str, ...]
-    prediction: str | None
-    metrics: dict[str, float]
-    searches: int
-    turns: int
-    invalid: int
-    tokens: int
-    stop_reason: str
-    steps: tuple[dict[str, Any], ...]
-
-    @property
-    def failed(self) -> bool:
-        """Whether the episode ended because retrieval failed."""
-        return self.stop_reason == StopReason.RETRIEVAL_ERROR
-
-    @property
-    def score(self) -> float:
-        """The headline metric: accuracy with options, else exact match."""
-        return self.metrics["accuracy" if "accuracy" in self.metrics else "em"]
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return asdict(self)
-
-
-def score(question: Question, answer: str | None) -> dict[str, float]:
-    """The metrics of one final answer (None scores 0)."""
-    text = answer or ""
-    if question.options:
-        letter = option_letter(text, question.options)
-        return {"accuracy": float(letter == question.answers[0])}
-    return {"em": float(exact_match(text, question.answers)), "f1": f1(text, question.answers)}
-
-
-def headline(episode: Episode) -> float:
-    """The headline metric of an episode: accuracy with options, else exact match."""
-    return next(iter(score(episode.question, episode.answer).values()))
 
 
 def evaluate(
@@ -87,45 +25,9 @@ def evaluate(
     order = sorted(range(len(questions)), key=lambda i: len(questions[i].prompt))
     played = rollout.play([questions[i] for i in order], 1, sampling, progress=progress)
     results = dict(zip(order, played, strict=True))
-    return [to_prediction(results[index]) for index in range(len(questions))]
-
-
-def to_prediction(trajectory: Trajectory) -> Prediction:
-    """Score a finished episode."""
-    episode = trajectory.episode
-    question = episode.question
-    return Prediction(
-        id=question.id,
-        dataset=question.dataset,
-        question=question.prompt,
-        answers=question.answers,
-        prediction=episode.answer,
-        metrics=score(question, episode.answer),
-        searches=episode.num_searches,
-        turns=len(episode.steps),
-        invalid=episode.num_invalid,
-        tokens=trajectory.num_action_tokens,
-        stop_reason=str(episode.stop_reason),
-        steps=transcript(episode),
-    )
-
-
-def transcript(episode: Episode) -> tuple[dict[str, Any], ...]:
-    """An episode's turns as JSON objects; the passages' text stands in the observation."""
-    return tuple(
-        {
-            "text": step.action.text,
-            "action": str(step.action.kind),
-            "content": step.action.content,
-            "hits": [
-                {"id": hit.passage.id, "title": hit.passage.title, "score": hit.score}
-                for hit in step.hits
-            ],
-            "observation": step.observation,
-            "reward": step.reward,
-        }
-        for step in episode.steps
-    )
+    return [
+        to_prediction(of_trajectory(results[index], max_tokens)) for index in range(len(questions))
+    ]
 
 
 def summarize(predictions: Sequence[Prediction]) -> dict[str, Any]:

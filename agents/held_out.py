@@ -10,7 +10,8 @@ from retrieval.errors import RetrievalError
 
 from . import metrics
 from .assembly import STOP, Parts
-from .evaluation import Prediction, evaluate
+from .evaluation import evaluate
+from .predictions import Prediction
 from .progress import progress_bar
 from .statistics import paired_bootstrap
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
-from .evaluation import to_prediction
+from .predictions import of_trajectory, to_prediction
 from .types import Trajectory
 from .writing import write_text
 
@@ -42,7 +42,7 @@ class RunLog:
             self._rollouts,
             [
                 {"step": step, "group_id": t.group_id, "total_reward": t.reward}
-                | to_prediction(t).to_json()
+                | to_prediction(of_trajectory(t)).to_json()
                 for t in trajectories
             ],
         )

@@ -73,12 +73,13 @@ def _block(body: str) -> str:
     return f"<information>{body}</information>"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """The text with its tags of the grammar made harmless (`&lt;answer&gt;`)."""
     return _TAG.sub(r"&lt;\1&gt;", text) if "<" in text else text
 
 
 def _head(number: int, passage: Passage) -> str:
-    return f"Doc {number}(Title: {_escape(passage.title)})"
+    return f"Doc {number}(Title: {escape(passage.title)})"
 
 
 def render(
@@ -103,7 +104,7 @@ def render(
     if not hits:
         return _block(NO_RESULTS), ()
     heads = [_head(number, hit.passage) for number, hit in enumerate(hits, 1)]
-    lines = [f"{head} {_escape(hit.passage.text)}" for head, hit in zip(heads, hits, strict=True)]
+    lines = [f"{head} {escape(hit.passage.text)}" for head, hit in zip(heads, hits, strict=True)]
     for shown in range(len(lines), 0, -1):
         block = _block("\n".join(lines[:shown]))
         if max_tokens is None or count_tokens(block) <= max_tokens:

@@ -77,12 +77,24 @@ def f1(prediction: str, answers: Iterable[str]) -> float:
     return max((_token_f1(predicted, normalize(answer)) for answer in answers), default=0.0)
 
 
+def mentions(text: str, answer: str) -> bool:
+    """Whether the answer's words stand in the text, one after the other, after normalisation."""
+    words = normalize(answer)
+    return bool(words) and f" {words} " in f" {normalize(text)} "
+
+
 def option_letter(prediction: str, options: Mapping[str, str]) -> str | None:
-    """The option that a prediction names, or None if it names none or more than one.
+    """The option that a prediction names, or None if it names none or more than one."""
+    named = named_options(prediction, options)
+    return next(iter(named)) if len(named) == 1 else None
+
+
+def named_options(prediction: str, options: Mapping[str, str]) -> frozenset[str]:
+    """The letters of the options that a prediction names; more than one is a tie.
 
     Strict: the whole prediction must be one letter ("B", "(b)", "B.", "option B", "The answer is
     B"), one option's text, or a letter with that option's own text ("B. Aspirin"). A prediction
-    that reads as one option's letter and as another's text names none.
+    that reads as one option's letter and as another's text names both.
 
     Args:
         prediction: What the agent answered.
@@ -106,4 +118,4 @@ def option_letter(prediction: str, options: Mapping[str, str]) -> str | None:
             for letter, option in options.items()
             if letter.upper() == given and (not text or exact_match(text, [option]))
         }
-    return named.pop() if len(named) == 1 else None
+    return frozenset(named)

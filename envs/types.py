@@ -7,6 +7,10 @@ from typing import Protocol
 
 from retrieval.types import Hit, Passage
 
+# The answer that says "I do not know", and how an agent learns that it may give it.
+ABSTENTION = "unknown"
+_LEAVE = f"If you cannot find the answer, answer: {ABSTENTION}"
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -22,6 +26,7 @@ class Question:
         dataset: The name of the set it comes from.
         source_ids: Ids of the passages that the question was made from; empty when unknown.
         rules: Rules of `envs.rules.RULES` that hold for it, whatever the environment's own.
+        may_abstain: The agent is told that it may answer `ABSTENTION`.
     """
 
     id: str
@@ -32,14 +37,17 @@ class Question:
     dataset: str = ""
     source_ids: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
+    may_abstain: bool = False
 
     @property
     def prompt(self) -> str:
-        """The question as an agent reads it: the text, then one line per option ("A) ...")."""
-        if not self.options:
-            return self.text
-        lines = [f"{letter}) {text}" for letter, text in self.options.items()]
-        return "\n".join([self.text, *lines])
+        """The question as an agent reads it.
+
+        The text, then one line per option ("A) ..."), then the leave to abstain.
+        """
+        lines = [f"{letter}) {text}" for letter, text in (self.options or {}).items()]
+        leave = [_LEAVE] if self.may_abstain else []
+        return "\n".join([self.text, *lines, *leave])
 
 
 class ActionKind(StrEnum):

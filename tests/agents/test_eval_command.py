@@ -14,7 +14,8 @@ from agents import command_line
 from agents.assembly import build_policy
 from agents.config import EVAL_LAYOUT
 from agents.eval_command import agent_defaults, main
-from agents.evaluation import Prediction, summarize
+from agents.evaluation import summarize
+from agents.predictions import Prediction
 from agents.train_command import main as train
 from retrieval.corpus import read_corpus
 from tests.agents import runs

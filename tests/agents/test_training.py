@@ -14,7 +14,7 @@ from agents import command_line
 from agents.assembly import Parts, build_parts
 from agents.batching import to_batch
 from agents.config import TRAIN_LAYOUT, RunConfig
-from agents.evaluation import Prediction
+from agents.predictions import Prediction
 from agents.rollout import demonstrate
 from agents.seeding import question_index
 from agents.statistics import bootstrap
