@@ -1,16 +1,13 @@
 """From configuration to parts: the world, the policy, the rollout, the run."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from envs.limits import EnvLimits
-from envs.rewards import weighted
-from envs.search_env import SearchEnv
 from envs.types import Dataset, Question
 from retrieval.cache import CachedRetriever
 from retrieval.compose import fingerprint_of, needs_corpus
@@ -22,17 +19,15 @@ from retrieval.types import Retriever
 from .algorithm import Algorithm, ValueFunction
 from .checkpoint import load_adapter
 from .command_line import Plugin
-from .config import EnvOptions, ModelOptions, PromptOptions, RunConfig
+from .config import ModelOptions, RunConfig
 from .critic import Critic
 from .models import load_base
+from .playing import PlayOptions, build_rollout
 from .policy import LoraOptions, SearchPolicy
-from .prompts import Framing, build_framing
 from .rollout import Rollout
 from .sampler import Sampler
 from .seeding import Draw, derive
 
-_SAMPLED_QUESTIONS = 64
-STOP = ("</search>", "</answer>")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -57,24 +52,36 @@ def build_dataset(plugin: Plugin, split: str | None = None) -> Dataset:
 def build_retriever(plugin: Plugin, dataset: Dataset) -> tuple[CachedRetriever, str]:
     """The search engine over the configured corpus, or over the dataset's own passages.
 
-    Returns:
-        The engine behind a memo, and the corpus fingerprint. With `retriever.isolate` it runs in a
-        process of its own, behind the same memo.
+    Raises:
+        InputError: No corpus at all.
+    """
+    return open_retriever(plugin, build_corpus(plugin, dataset))
+
+
+def build_corpus(plugin: Plugin, dataset: Dataset) -> Corpus | None:
+    """The configured corpus, or the dataset's own passages; None if the engine brings its own.
 
     Raises:
         InputError: No corpus at all.
     """
-    corpus = None
     if plugin.options.corpus is not None:
-        corpus = read_corpus(plugin.options.corpus)
-    elif not needs_corpus(plugin.module, plugin.config):
-        pass
-    elif dataset.passages is not None:
-        corpus = Corpus.of(dataset.passages)
-    else:
-        raise InputError(
-            "retriever.corpus: this dataset brings no passages; give --retriever.corpus FILE"
-        )
+        return read_corpus(plugin.options.corpus)
+    if not needs_corpus(plugin.module, plugin.config):
+        return None
+    if dataset.passages is not None:
+        return Corpus.of(dataset.passages)
+    raise InputError(
+        "retriever.corpus: this dataset brings no passages; give --retriever.corpus FILE"
+    )
+
+
+def open_retriever(plugin: Plugin, corpus: Corpus | None) -> tuple[CachedRetriever, str]:
+    """The search engine over a corpus.
+
+    Returns:
+        The engine behind a memo, and the corpus fingerprint. With `retriever.isolate` it runs in a
+        process of its own, behind the same memo.
+    """
     isolate = plugin.options.isolate
     retriever: Retriever = (
         Isolated(plugin.name, plugin.config, corpus) if isolate else plugin.build(corpus)
@@ -144,74 +151,6 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
 
 
 @dataclass(frozen=True, slots=True)
-class PlayOptions:
-    """The sections that say how episodes are played."""
-
-    env: EnvOptions
-    prompt: PromptOptions
-    engine: Plugin
-
-
-def build_rollout(
-    policy: SearchPolicy, dataset: Dataset, retriever: CachedRetriever, options: PlayOptions
-) -> Rollout:
-    """Everything needed to play episodes of a dataset with a policy."""
-    prompt = options.prompt
-    framing = build_framing(policy.tokenizer, prompt.template, prompt.framing, prompt.role)
-    return Rollout(
-        engine=options.engine.build(policy),
-        framing=framing,
-        make_env=env_factory(policy, framing, dataset, retriever, options),
-        retriever=retriever,
-        decode=policy.decode,
-        top_k=options.env.top_k,
-        max_episodes=options.engine.options.max_episodes,
-    )
-
-
-def env_factory(
-    policy: SearchPolicy,
-    framing: Framing,
-    dataset: Dataset,
-    retriever: CachedRetriever,
-    options: PlayOptions,
-) -> Callable[[], SearchEnv]:
-    """A function that makes environments which count in the policy's own tokens."""
-    env = options.env
-    around = _tokens_around(policy, framing, dataset.questions, env.max_turns)
-    try:
-        limits = EnvLimits(
-            top_k=env.top_k,
-            max_turns=env.max_turns,
-            max_observation_tokens=env.max_observation_tokens,
-            max_context_tokens=env.max_context_tokens and env.max_context_tokens - around,
-            reserve_tokens=options.engine.options.max_tokens,
-            count_tokens=lambda text: len(policy.encode(text)),
-        )
-    except InputError as error:
-        raise InputError(
-            f"env.max_context_tokens is {env.max_context_tokens}, of which prompt and chat "
-            f"template take {around}: {error}"
-        ) from error
-    reward = weighted(env.reward)
-    return lambda: SearchEnv(
-        questions=dataset.questions, retriever=retriever, reward=reward, limits=limits
-    )
-
-
-def _tokens_around(
-    policy: SearchPolicy, framing: Framing, questions: Sequence[Question], max_turns: int
-) -> int:
-    """What stands around question, turns and observations: the environment counts only those."""
-    prompt = max(
-        len(framing.prompt_ids(question)) - len(policy.encode(question.prompt))
-        # Tokens merge differently with what stands before them, and options bring a hint.
-        for question in questions[:_SAMPLED_QUESTIONS]
-    )
-    return prompt + (max_turns - 1) * len(framing.observation_ids(""))
-
-
-@dataclass(frozen=True, slots=True)
 class Parts:
     """What a run is made of, built and checked before anything is written."""
 
@@ -234,9 +173,11 @@ def build_parts(config: RunConfig) -> Parts:
         InputError: Anything wrong with the configuration or the files it names.
     """
     dataset = build_dataset(config.dataset)
-    if config.warm_start.steps and dataset.demonstrate is None:
+    demonstrate = dataset.demonstrate if config.env.max_turns > 1 else _answer_at_once
+    if config.warm_start.steps and demonstrate is None:
         raise InputError(
-            f"warm_start.steps: dataset {config.dataset.name!r} has no expert to clone; set it to 0"
+            f"warm_start.steps: dataset {config.dataset.name!r} has no expert to clone; set it to "
+            "0, or env.max_turns to 1 to clone the accepted answers without search"
         )
     held_out: Sequence[Question] = ()
     if config.evaluation.questions:
@@ -254,11 +195,16 @@ def build_parts(config: RunConfig) -> Parts:
         rollout=build_rollout(policy, dataset, retriever, play),
         questions=dataset.questions,
         held_out=held_out[: config.evaluation.questions],
-        demonstrate=dataset.demonstrate,
+        demonstrate=demonstrate,
         algorithm=algorithm,
         critic=None if value is None else build_critic(policy, value, config),
         sampler=config.sampling.build(len(dataset.questions), config.run.seed),
     )
+
+
+def _answer_at_once(question: Question, stop_early: bool) -> tuple[str, ...]:
+    """The expert where there is no turn to search in: what supervised fine-tuning clones."""
+    return (f"<answer> {question.answers[0]} </answer>",)
 
 
 def _check_held_out(trained: Sequence[Question], held_out: Sequence[Question]) -> None:

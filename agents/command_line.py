@@ -6,7 +6,6 @@ chooses, and errors of one line that name the key and the valid ones.
 
 import argparse
 import dataclasses
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -266,35 +265,19 @@ def read_yaml(path: Path, layout: Layout) -> dict[str, Any]:
     return content
 
 
-def check_creatable(key: str, folder: Path) -> None:
-    """Find out before the work starts that its results could not be written.
-
-    Raises:
-        InputError: Something that is no folder stands in the way, or permission is missing.
-    """
-    try:
-        parent = next(p for p in (folder, *folder.absolute().parents) if p.exists())
-    except OSError as error:
-        raise InputError(f"{key}: {folder}: {error.strerror}; choose another folder") from error
-    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
-        raise InputError(
-            f"{key}: {folder} cannot be made: {parent} is not a folder that can be written to; "
-            "choose another"
-        )
-
-
 def to_yaml(values: Mapping[str, Any]) -> str:
     """The resolved configuration; `parse` of it gives equal values."""
-    sections = {section: _plain(value) for section, value in values.items()}
-    return yaml.dump(sections, Dumper=_Dumper, sort_keys=False)
+    return yaml.dump(plain(values), Dumper=_Dumper, sort_keys=False)
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The resolved configuration in YAML's own types."""
+    return {section: _plain(value) for section, value in values.items()}
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    if not isinstance(value, Plugin):
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in _fields(value).items()}
-    shared = {} if value.options is None else _plain(value.options)
-    return {"name": value.name, **shared, **_plain(value.config)}
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Plugin):
+        shared = {} if value.options is None else _plain(value.options)
+        return {"name": value.name, **shared, **_plain(value.config)}
+    fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}

@@ -282,6 +282,9 @@ TRAIN_LAYOUT: dict[str, type | Slot] = {
 
 # What `eval.py` reads: no training, and the agent's own run supplies the defaults.
 EVAL_LAYOUT: dict[str, type | Slot] = {
-    name: TRAIN_LAYOUT[name]
-    for name in ("model", "dataset", "retriever", "env", "prompt", "engine")
+    **{
+        name: TRAIN_LAYOUT[name]
+        for name in ("model", "dataset", "retriever", "env", "prompt", "engine")
+    },
+    "method": Slot("agents.baselines", "search_r1"),
 }

@@ -9,8 +9,9 @@ import numpy as np
 from retrieval.errors import RetrievalError
 
 from . import metrics
-from .assembly import STOP, Parts
-from .evaluation import evaluate
+from .assembly import Parts
+from .evaluation import evaluate, greedy
+from .playing import STOP
 from .predictions import Prediction
 from .progress import progress_bar
 from .statistics import paired_bootstrap
@@ -22,9 +23,10 @@ def evaluate_once(parts: Parts, when: str) -> list[Prediction] | None:
         return None
     if (known := evaluated(parts, when)) is not None:
         return known
-    max_tokens = parts.config.engine.options.max_tokens
+    options = parts.config.engine.options
+    play = greedy(parts.rollout, options.max_tokens, STOP)
     with progress_bar(len(parts.held_out), f"evaluation {when}", "question") as bar:
-        result = evaluate(parts.rollout, parts.held_out, max_tokens, STOP, bar.update)
+        result = evaluate(play, parts.held_out, options.max_episodes, bar.update)
     file = evaluation_file(parts, when)
     file.parent.mkdir(exist_ok=True)
     metrics.write_lines(file, [prediction.to_json() for prediction in result])

@@ -26,11 +26,13 @@ class Seen:
         text: The `<information>` block, or the environment's reminder.
         hits: The passages it shows, best first.
         last: The next turn is the last: it must be the answer.
+        observation: What the environment wrote: `text`, and at the last turn its request to answer.
     """
 
     text: str
     hits: tuple[Hit, ...]
     last: bool
+    observation: str
 
 
 # What a script yields, and is given for it: Ask -> the reply's text; a turn's text -> Seen.
@@ -106,10 +108,12 @@ class Prompted:
     Attributes:
         play: Question -> its script.
         turns: Turns of an episode; None for those of the configuration.
+        asks_model: False for scripts that need none: it is then not loaded.
     """
 
     play: Callable[[Question], Script]
     turns: int | None = None
+    asks_model: bool = True
 
 
 Method = TagAgent | Prompted

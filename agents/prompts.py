@@ -5,13 +5,16 @@ other as plain text. `chat` puts every observation into a user message of its ow
 append token ids: nothing that was read or sampled is rendered a second time.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from jinja2 import TemplateError
 
 from envs.types import Question
 from retrieval.errors import InputError
+
+from .chat import Message
+from .dialects import PLAIN, Dialect
 
 TEMPLATES = {
     # For models that a warm start teaches the grammar: every token is read in every episode.
@@ -33,7 +36,28 @@ TEMPLATES = {
         "the answer inside <answer> and </answer>, without detailed illustrations. For example, "
         "<answer> Beijing </answer>."
     ),
+    # The published system prompt of arXiv:2503.19470, Table 1, for instruction-tuned models.
+    "research": (
+        "You are a helpful assistant that can solve the given question step by step with the help "
+        "of the wikipedia search tool. Given a question, you need to first think about the "
+        "reasoning process in the mind and then provide the answer. During thinking, you can "
+        "invoke the wikipedia search tool to search for fact information about specific topics if "
+        "needed. The reasoning process and answer are enclosed within <think> </think> and "
+        "<answer> </answer> tags respectively, and the search query and result are enclosed within "
+        "<search> </search> and <result> </result> tags respectively. For example, <think> This is "
+        "the reasoning process. </think> <search> search query here </search> <result> search "
+        "result here </result> <think> This is the reasoning process. </think> <answer> The final "
+        "answer is \\[ \\boxed{answer here} \\] </answer>. In the last part of the answer, the "
+        "final exact answer is enclosed within \\boxed{} with latex format."
+    ),
+    # Without search, for method `r1`.
+    "r1": (
+        "Answer the question. First reason inside <think> and </think>, then write the answer "
+        "inside <answer> and </answer>, without explanation."
+    ),
 }
+# Search-R1 puts a question mark after each question that has none (its data/ scripts).
+_ASKING = frozenset({"search_r1"})
 OPTIONS_HINT = " The answer is the letter of one option."
 FRAMINGS = ("inline", "chat")
 ROLES = ("user", "system")
@@ -51,6 +75,8 @@ class Framing:
         role: "user" puts the instruction into the question's message, "system" into its own.
         before: Text put before an observation.
         after: Text put after it.
+        asking: A question that does not end with a question mark is given one.
+        dialect: The tags that the agent writes and reads.
     """
 
     tokenizer: Any
@@ -58,6 +84,23 @@ class Framing:
     role: str
     before: str
     after: str
+    asking: bool = False
+    dialect: Dialect = PLAIN
+
+    def messages(self, question: Question, opening: str | None = None) -> list[Message]:
+        """The conversation that the agent's first turn answers.
+
+        Args:
+            question: What is asked.
+            opening: The environment's first observation; None for the question as it stands.
+        """
+        asked = question.prompt if opening is None else opening
+        if self.asking and not question.text.rstrip().endswith("?"):
+            asked = asked.replace(question.text, f"{question.text.rstrip()}?", 1)
+        instruction = self.instruction + (OPTIONS_HINT if question.options else "")
+        if self.role == "system":
+            return [Message("system", instruction), Message("user", asked)]
+        return [Message("user", f"{instruction} Question: {asked}")]
 
     def prompt_ids(self, question: Question, opening: str | None = None) -> tuple[int, ...]:
         """The instruction, the question, and the opening of the assistant's message.
@@ -69,12 +112,9 @@ class Framing:
         Raises:
             InputError: A chat template that does not show messages as they are.
         """
-        asked = question.prompt if opening is None else opening
-        instruction = self.instruction + (OPTIONS_HINT if question.options else "")
-        system = [{"role": "system", "content": instruction}] if self.role == "system" else []
-        content = asked if system else f"{instruction} Question: {asked}"
+        *first, last = self.messages(question, opening)
         rendered = self.tokenizer.apply_chat_template(
-            [*system, {"role": "user", "content": _QUESTION}],
+            [*map(asdict, first), {"role": "user", "content": _QUESTION}],
             add_generation_prompt=True,
             tokenize=False,
         )
@@ -88,7 +128,7 @@ class Framing:
         # The template may write special tokens; what a dataset brings must not be able to.
         return (
             *encode(before, add_special_tokens=False),
-            *encode(content, add_special_tokens=False, split_special_tokens=True),
+            *encode(last.content, add_special_tokens=False, split_special_tokens=True),
             *encode(after, add_special_tokens=False),
         )
 
@@ -102,7 +142,8 @@ class Framing:
         """
         encode = self.tokenizer.encode
         # A passage must not be able to write the template's special tokens; the template may.
-        inner = encode(observation, add_special_tokens=False, split_special_tokens=True)
+        shown = self.dialect.to_agent(observation)
+        inner = encode(shown, add_special_tokens=False, split_special_tokens=True)
         before = encode(self.before, add_special_tokens=False)
         if before[:1] == [last_id] and last_id in self.tokenizer.added_tokens_decoder:
             before = before[1:]
@@ -110,14 +151,18 @@ class Framing:
         return (*before, *inner, *after)
 
 
-def build_framing(tokenizer: Any, template: str, framing: str, role: str = "user") -> Framing:
+def build_framing(
+    tokenizer: Any, template: str, framing: str, role: str = "user", dialect: Dialect = PLAIN
+) -> Framing:
     """A framing by names.
 
     Args:
-        tokenizer: With a chat template.
+        tokenizer: With a chat template; None where text goes to an endpoint that has its own: such
+            a framing makes messages only.
         template: A key of `TEMPLATES`, or the instruction itself if it holds a space.
         framing: "inline" or "chat".
         role: "user" or "system": whose message holds the instruction.
+        dialect: The tags that the agent writes and reads.
 
     Raises:
         InputError: Unknown names, or a chat template that refuses them.
@@ -134,9 +179,11 @@ def build_framing(tokenizer: Any, template: str, framing: str, role: str = "user
                 f"prompt.{key}: unknown name {value!r}; choose one of {', '.join(known)}"
             )
     try:
-        borders = ("\n", "\n") if framing == "inline" else _message_borders(tokenizer)
-        built = Framing(tokenizer, instruction, role, *borders)
-        built.prompt_ids(Question("", _QUESTION, ("",)))
+        inline = framing == "inline" or tokenizer is None
+        borders = ("\n", "\n") if inline else _message_borders(tokenizer)
+        built = Framing(tokenizer, instruction, role, *borders, template in _ASKING, dialect)
+        if tokenizer is not None:
+            built.prompt_ids(Question("", _QUESTION, ("",)))
     except TemplateError as error:
         raise InputError(
             f"prompt.role: the model's chat template refuses it: {error}; use user"

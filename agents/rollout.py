@@ -92,21 +92,23 @@ class Rollout:
         contexts: dict[int, Sequence[int]] = dict.fromkeys(range(len(players)), ())
         while contexts:
             samples = session.turn(contexts)
-            texts = {row: self.decode(sample.ids) for row, sample in samples.items()}
-            self._prefetch(list(texts.values()))
+            spoken = self.framing.dialect.to_env
+            texts = {row: spoken(self.decode(sample.ids)) for row, sample in samples.items()}
+            actions = map(parse, texts.values())
+            queries = [a.content for a in actions if a.kind is ActionKind.SEARCH]
+            prefetch(self.retriever, queries, self.top_k)
             for row, text in texts.items():
                 players[row].step(text, samples[row], self.framing)
             contexts = {row: players[row].unread for row in samples if not players[row].ended}
             progress(len(samples) - len(contexts))
 
-    def _prefetch(self, texts: Sequence[str]) -> None:
-        """One batch search for all; if it fails, each environment meets the failure itself."""
-        actions = map(parse, texts)
-        queries = [a.content for a in actions if a.kind is ActionKind.SEARCH]
-        try:
-            self.retriever.prefetch(queries, self.top_k)
-        except RetrievalError:
-            return
+
+def prefetch(retriever: CachedRetriever, queries: Sequence[str], top_k: int) -> None:
+    """One batch search for all; if it fails, each environment meets the failure itself."""
+    try:
+        retriever.prefetch(queries, top_k)
+    except RetrievalError:
+        return
 
 
 class _Player:

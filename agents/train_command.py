@@ -14,7 +14,7 @@ from . import command_line
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
 from .training import begin, resume, train
-from .writing import write_text
+from .writing import check_creatable, write_text
 
 
 def main(argv: Sequence[str]) -> int:
@@ -71,12 +71,12 @@ def _read(argv: Sequence[str]) -> tuple[RunConfig, Namespace]:
 
 
 def _check_folder(config: RunConfig, flags: Namespace) -> None:
-    resumed = flags.resume is not None
     """Refuse a folder that cannot take the run, before anything slow is built."""
+    resumed = flags.resume is not None
     folder = Path(config.run.dir)
     if not (folder.name or resumed):
         raise InputError(f"run.dir: {config.run.dir!r} is no folder of a run's own; give runs/NAME")
-    command_line.check_creatable("run.dir", folder)
+    check_creatable("run.dir", folder)
     if folder.exists() and not (resumed or flags.overwrite):
         raise InputError(
             f"run.dir: {folder} exists; go on with --resume {folder}, give another --run.dir, "

@@ -14,7 +14,7 @@ from retrieval.errors import InputError, RetrievalError
 
 from . import metrics
 from .algorithms import sft
-from .assembly import STOP, Parts
+from .assembly import Parts
 from .batching import to_batch
 from .checkpoint import (
     Progress,
@@ -29,6 +29,7 @@ from .config import RunConfig
 from .engine import Sampling
 from .evaluation import batch_metrics
 from .held_out import compare, evaluate_once, evaluated, evaluation_file
+from .playing import STOP
 from .progress import progress_bar
 from .rollout import demonstrate, usable
 from .seeding import Draw, derive

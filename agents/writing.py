@@ -1,10 +1,13 @@
 """Files and folders that are there whole or not at all: written aside, then renamed."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from retrieval.errors import InputError
 
 
 def write_text(file: Path, text: str) -> None:
@@ -29,3 +32,20 @@ def scratch_folder(target: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(outer, ignore_errors=True)
+
+
+def check_creatable(key: str, folder: Path) -> None:
+    """Find out before the work starts that its results could not be written.
+
+    Raises:
+        InputError: Something that is no folder stands in the way, or permission is missing.
+    """
+    try:
+        parent = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    except OSError as error:
+        raise InputError(f"{key}: {folder}: {error.strerror}; choose another folder") from error
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise InputError(
+            f"{key}: {folder} cannot be made: {parent} is not a folder that can be written to; "
+            "choose another"
+        )

@@ -196,8 +196,20 @@ def test_cloning_needs_an_expert(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         build_parts(made)
     assert str(caught.value) == (
-        "warm_start.steps: dataset 'jsonl' has no expert to clone; set it to 0"
+        "warm_start.steps: dataset 'jsonl' has no expert to clone; set it to 0, or env.max_turns "
+        "to 1 to clone the accepted answers without search"
     )
+
+
+def test_without_a_turn_to_search_in_the_accepted_answers_are_cloned(tmp_path: Path) -> None:
+    flags = ["--warm_start.steps=1", "--env.max_turns=1"]
+    parts = build_parts(config(tmp_path, *flags, **runs.letters(tmp_path)))
+    question = parts.questions[0]
+    answer = (f"<answer> {question.answers[0]} </answer>",)
+    assert parts.demonstrate(question, True) == parts.demonstrate(question, False) == answer
+    # A world's own expert would search.
+    world = build_parts(config(tmp_path / "world", *flags))
+    assert len(world.demonstrate(world.questions[0], False)) == 1
 
 
 def test_questions_that_are_trained_on_are_not_held_out(tmp_path: Path) -> None:

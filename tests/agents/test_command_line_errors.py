@@ -185,21 +185,6 @@ def test_peek_reads_one_flag_and_leaves_the_rest() -> None:
         command_line.peek(["--agent"], "--agent")
 
 
-def test_a_folder_that_could_not_be_made_is_found_out_beforehand(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("")
-    command_line.check_creatable("run.dir", tmp_path)
-    command_line.check_creatable("run.dir", tmp_path / "new" / "newer")
-    for folder in (file, file / "sub"):
-        with pytest.raises(InputError, match=f"run.dir: {folder} cannot be made: {file} is not a"):
-            command_line.check_creatable("run.dir", folder)
-    with pytest.raises(
-        InputError, match=r"run\.dir: .*: File name too long; choose another folder"
-    ):
-        command_line.check_creatable("run.dir", tmp_path / ("x" * 300))
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
 @dataclass(frozen=True)
 class Numbers:
     count: int | None = 1

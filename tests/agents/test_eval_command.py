@@ -13,7 +13,8 @@ from peft import get_peft_model_state_dict
 from agents import command_line
 from agents.assembly import build_policy
 from agents.config import EVAL_LAYOUT
-from agents.eval_command import agent_defaults, main
+from agents.eval_command import main
+from agents.eval_run import agent_defaults
 from agents.evaluation import summarize
 from agents.predictions import Prediction
 from agents.train_command import main as train
@@ -37,8 +38,9 @@ def evaluated(capsys: Capture, out: Path, *argv: object) -> dict[str, Any]:
     """The summary of a good evaluation, whose files are checked against each other."""
     result = runs.call(capsys, main, "--out", out, *argv)
     assert result.status == 0, result.err
-    assert result.out.splitlines()[-1] == f"results: {out}"
-    assert sorted(runs.contents(out)) == ["config.yaml", "predictions.jsonl", "summary.json"]
+    assert result.out.splitlines()[-1] == f"results: {out} (report.html shows every episode)"
+    files = ["config.yaml", "predictions.jsonl", "report.html", "summary.json"]
+    assert sorted(runs.contents(out)) == files
     summary = json.loads((out / "summary.json").read_text())
     predictions = [Prediction(**row) for row in runs.read_rows(out / "predictions.jsonl")]
     assert summarize(predictions) == {k: summary[k] for k in summarize(predictions)}
@@ -273,5 +275,8 @@ def test_failure_and_interruption_have_their_own_status(
     out = tmp_path / "interrupted"
     stopped = runs.call(capsys, main, *argv, "--engine.interrupt=true", "--out", out)
     assert stopped.status == 130
-    assert stopped.err.splitlines()[-1].endswith("eval.py: interrupted; nothing was written")
-    assert not out.exists()
+    assert stopped.err.splitlines()[-1].endswith(
+        "eval.py: interrupted; the same command goes on where it was"
+    )
+    assert not (out / "summary.json").exists()
+    assert evaluated(capsys, out, *argv, "--engine.interrupt=false")["n"] == 3
