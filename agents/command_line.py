@@ -103,7 +103,7 @@ def parse(
     parser.exit_on_error = False
     parser.allow_abbrev = False
     parser.add_argument("--config", action="config", help="A YAML file; flags after it override.")
-    names = _chosen_names(layout, argv, defaults)
+    names = chosen_names(layout, argv, defaults)
     for section, kind in layout.items():
         _add_section(parser, section, kind, names)
     # As the first file, not as the parser's defaults: those it would neither check nor convert.
@@ -138,7 +138,7 @@ def peek(argv: Sequence[str], flag: str, default: str | None = None) -> str | No
     return value
 
 
-def _chosen_names(
+def chosen_names(
     layout: Layout, argv: Sequence[str], defaults: Mapping[str, Any]
 ) -> dict[str, str]:
     """Slot -> plug-in: the names must be known before the plug-ins' flags can be; look ahead."""

@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         if "--compare" in argv:
             return comparison.main(argv)
-        parser = _parser()
+        parser = build_parser()
         values, flags, preset = eval_run.parse(argv, parser)
         _check(flags)
         if flags.interactive:
@@ -51,7 +51,8 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> ArgumentParser:
+def build_parser() -> ArgumentParser:
+    """The command's own flags."""
     parser = ArgumentParser(
         prog="eval.py",
         description="Play questions greedily and score the answers. Stopped, the same command goes "

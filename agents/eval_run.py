@@ -58,9 +58,9 @@ def parse(argv: Sequence[str], parser: Any) -> tuple[dict[str, Any], Namespace, 
     agent = command_line.peek(argv, "--agent", "embedded")
     preset = command_line.peek(argv, "--preset")
     knobs = {} if preset is None else read_preset(preset)
-    method = command_line.peek(argv, "--method.name") or knobs.get("method", {}).get("name")
-    below = _method_defaults(method or EVAL_LAYOUT["method"].default)
-    defaults = _over(_over(below, agent_defaults(str(agent))), knobs)
+    given_before = _over(agent_defaults(str(agent)), knobs)
+    method = command_line.chosen_names(EVAL_LAYOUT, argv, given_before)["method"]
+    defaults = _over(_method_defaults(method), given_before)
     values, flags = command_line.parse(parser, EVAL_LAYOUT, argv, defaults)
     for name, given in (("agent", agent), ("preset", preset)):
         if getattr(flags, name) != given:

@@ -48,7 +48,7 @@ def main() -> int:
     failed = runs.execute(planned, args.jobs, args.flags)
     rows = report.collect(planned, args.out / "stability.csv")
     if rows:
-        summary = report.table(rows)
+        summary = f"{report.table(rows)}\n{report.contrasts(rows)}"
         (args.out / "stability.md").write_text(summary, encoding="utf-8")
         print(summary)
         for name, variants in FIGURES.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from .runs import Run
+from .variants import CONTRASTS
 
 # Name of the metric in metrics.jsonl -> its column in the CSV.
 METRICS = {
@@ -23,6 +24,9 @@ METRICS = {
 }
 LOGARITHMIC = {"grad_norm", "kl_old", "clip_norm"}
 SMOOTH = 3  # steps whose mean stands for "now"
+LATE = 5  # steps at the end, whose mean is less noisy than the last one
+# 97.5 % quantile of Student's t at so many degrees of freedom.
+STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306}
 COLLAPSE = 0.5  # a run has collapsed if it ends below this share of its best
 
 Rows = list[dict[str, str]]
@@ -89,6 +93,56 @@ def _line(variant: str, rows: Rows) -> str:
         f"{last.mean():.3f} | {best.mean():.3f} | {(best - last).mean():.3f} | "
         f"{np.mean(last < COLLAPSE * best):.2f} | {searches.mean():.2f} |"
     )
+
+
+def contrasts(rows: Rows) -> str:
+    """Differences between variants, seed by seed, in Markdown.
+
+    A seed gives both the same questions in the same order. Intervals are Student's over seeds.
+    """
+    lines = []
+    regimes = list(dict.fromkeys(row["regime"] for row in rows))
+    for title, pairs in CONTRASTS.items():
+        lines += [
+            f"### {title}",
+            "",
+            "| regime | variant | against | seeds | held-out EM | EM, last 5 steps | searches |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for regime in regimes:
+            of_regime = [row for row in rows if row["regime"] == regime]
+            lines += [line for pair in pairs if (line := _contrast(regime, of_regime, *pair))]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _contrast(regime: str, rows: Rows, name: str, other: str) -> str | None:
+    ours, theirs = (_ends([row for row in rows if row["variant"] == v]) for v in (name, other))
+    seeds = sorted(ours.keys() & theirs.keys())
+    if len(seeds) < 2:
+        return None
+    differences = np.array([ours[seed] for seed in seeds]) - [theirs[seed] for seed in seeds]
+    half = STUDENT[len(seeds) - 1] * differences.std(axis=0, ddof=1) / len(seeds) ** 0.5
+    cells = [
+        f"{mean:+.3f} [{mean - width:+.3f}, {mean + width:+.3f}]"
+        for mean, width in zip(differences.mean(axis=0), half, strict=True)
+    ]
+    return f"| {regime} | `{name}` | `{other}` | {len(seeds)} | {' | '.join(cells)} |"
+
+
+def _ends(rows: Rows) -> dict[str, tuple[float, float, float]]:
+    """Seed -> held-out EM, and EM and searches over the last steps."""
+    by_seed: defaultdict[str, Rows] = defaultdict(list)
+    for row in rows:
+        by_seed[row["seed"]].append(row)
+    return {
+        seed: (
+            float(own[-1]["held_out"]),
+            float(np.mean([float(row["em"]) for row in own[-LATE:]])),
+            float(np.mean([float(row["searches"]) for row in own[-LATE:]])),
+        )
+        for seed, own in by_seed.items()
+    }
 
 
 def _curves(rows: Rows, column: str) -> list[np.ndarray]:

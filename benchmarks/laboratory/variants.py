@@ -82,3 +82,36 @@ REGIMES: dict[str, dict[str, str]] = {
         "optimizer.minibatches": "8",
     },
 }
+
+# The laboratory's questions: (a variant, the one that it is compared with).
+CONTRASTS: dict[str, list[tuple[str, str]]] = {
+    "a. turn ratio, normaliser, both, against token-level PPO": [
+        ("turn_ppo", "ppo"),
+        ("s_ppo", "ppo"),
+        ("so_ppo", "ppo"),
+        ("so_ppo", "turn_ppo"),
+        ("so_ppo-step", "so_ppo"),
+    ],
+    "b. rules of the normaliser, against GRPO without it": [
+        ("so_grpo", "grpo"),
+        ("so_grpo-max1", "grpo"),
+        ("so_grpo-literal", "grpo"),
+        ("so_grpo-step", "grpo"),
+        ("so_grpo-max1-step", "grpo"),
+        ("so_grpo-literal-step", "grpo"),
+        ("so_grpo-sgd", "grpo-sgd"),
+        ("so_grpo-sgd-max1", "grpo-sgd"),
+        ("so_grpo-sgd-literal", "grpo-sgd"),
+    ],
+    "c. strata, against GRPO": [
+        ("stratified_grpo", "grpo"),
+        ("stratified_grpo-1.0", "grpo"),
+        ("stratified_grpo-turns", "grpo"),
+        ("stratified_grpo-random", "grpo"),
+        ("stratified_grpo", "stratified_grpo-random"),
+    ],
+    "d. sequences and turns, against GRPO": [
+        ("gspo", "grpo"),
+        ("gspo", "so_grpo"),
+    ],
+}

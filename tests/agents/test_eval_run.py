@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.eval_command import main
+from agents import eval_run
+from agents.eval_command import build_parser, main
 from agents.predictions import Prediction
 from tests.agents import runs
 
@@ -78,19 +79,18 @@ def test_a_preset_turns_every_knob_and_stands_in_the_result(
 
 
 def test_a_preset_goes_over_the_agents_own_run(tmp_path: Path) -> None:
-    from agents import eval_run
-    from agents.eval_command import _parser
-
     run = tmp_path / "run"
     (run / "checkpoints" / "step-000001").mkdir(parents=True)
     (run / "config.yaml").write_text(
         yaml.safe_dump({"model": {"name": "tiny"}, "env": {"top_k": 9}})
     )
-    values, _, preset = eval_run.parse(["--agent", str(run)], _parser())
+    values, _, preset = eval_run.parse(["--agent", str(run)], build_parser())
     assert values["env"].top_k == 9 and preset is None
     # An untrained model is asked with the published prompt, an agent of a run with its own.
     assert values["prompt"].template == "search_r1"
-    values, _, preset = eval_run.parse(["--agent", str(run), "--preset", "search_r1"], _parser())
+    values, _, preset = eval_run.parse(
+        ["--agent", str(run), "--preset", "search_r1"], build_parser()
+    )
     assert values["env"].top_k == 3 and preset == "search_r1"
 
 

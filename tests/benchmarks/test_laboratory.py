@@ -9,7 +9,7 @@ from jsonargparse import ArgumentParser
 from agents import command_line
 from agents.config import TRAIN_LAYOUT
 from benchmarks.laboratory import report, runs
-from benchmarks.laboratory.variants import REGIMES, VARIANTS
+from benchmarks.laboratory.variants import CONTRASTS, REGIMES, VARIANTS
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -69,6 +69,22 @@ def test_the_csv_and_the_table_by_hand(tmp_path: Path) -> None:
     )
     report.figure(rows, ["ppo"], tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def test_contrasts_are_differences_seed_by_seed(tmp_path: Path) -> None:
+    planned = runs.plan(tmp_path, ["off-policy"], ["gspo", "grpo"], range(2))
+    ends = {("gspo", 0): 0.7, ("grpo", 0): 0.5, ("gspo", 1): 0.5, ("grpo", 1): 0.1}
+    for run in planned:
+        fake(run, [0.0] * 5 + [ends[run.variant, run.seed]] * 5, ends[run.variant, run.seed])
+    text = report.contrasts(report.collect(planned, tmp_path / "stability.csv"))
+    # Differences 0.2 and 0.4: mean 0.3, sd 0.1414; half width 12.706 x 0.1414 / sqrt(2) = 1.271.
+    assert (
+        "| off-policy | `gspo` | `grpo` | 2 | +0.300 [-0.971, +1.571] | +0.300 [-0.971, +1.571] | "
+        "+0.000 [+0.000, +0.000] |" in text
+    )
+    assert text.count("| off-policy |") == 1
+    known = {name for pairs in CONTRASTS.values() for pair in pairs for name in pair}
+    assert known <= set(VARIANTS)
 
 
 SMALL = (
