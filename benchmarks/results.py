@@ -150,7 +150,7 @@ def tabulate(cells: list[Cell]) -> str:
     known = {(cell.method, cell.dataset): _score(cell) for cell in cells}
     lines = [f"| method | {' | '.join(sets)} |", "|---" * (len(sets) + 1) + "|"]
     for method in dict.fromkeys(cell.method for cell in cells):
-        row = [known.get((method, name), "–") for name in sets]
+        row = [known.get((method, name), "-") for name in sets]
         lines.append(f"| {method} | {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
 
