@@ -2,16 +2,22 @@
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
+# Rows of `make eval`.
+SMALL  := direct rag "search_r1, zero-shot" oracle scripted
 
-.PHONY: help train test lint setup clean
+.PHONY: help train eval test lint setup clean
 
 help:
 	@echo "make train   set up, then train and evaluate the embedded default (configs/quickstart.yaml)"
+	@echo "make eval    set up, then evaluate the embedded model: a small version of docs/results.md"
 	@echo "make test    set up, then lint, type check and run all tests that need no GPU"
 	@echo "make setup   only set up the virtual environment"
 
 train: $(VENV)/.runtime
 	$(PY) train.py --config configs/quickstart.yaml --overwrite
+
+eval: $(VENV)/.runtime
+	$(PY) -m benchmarks.results --questions 10 --out results/small --methods $(SMALL)
 
 test: lint
 	$(PY) -m pytest

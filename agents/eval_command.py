@@ -27,7 +27,8 @@ def main(argv: Sequence[str]) -> int:
         values, flags, preset = eval_run.parse(argv, parser)
         _check(flags)
         if flags.interactive:
-            return eval_run.interact(values, flags)
+            eval_run.interact(values, flags.agent)
+            return 0
         out = Path(flags.out)
         eval_run.check_out(out)
         summary = eval_run.run(eval_run.build(values, flags, preset, argv), out)

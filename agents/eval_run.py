@@ -3,8 +3,9 @@
 import hashlib
 import json
 import shlex
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from jsonargparse import Namespace
 
 from envs.shuffling import shuffled
-from envs.types import Dataset, Question
+from envs.types import Dataset, Episode, Question, Reward, Step
 from retrieval import plugins
 from retrieval.errors import InputError
 
@@ -22,6 +23,7 @@ from .checkpoint import latest_checkpoint
 from .config import EVAL_LAYOUT
 from .evaluation import Journal, Play, evaluate, summarize
 from .greedy import Table, build_play
+from .interactive import converse
 from .methods import Setting
 from .playing import PlayOptions
 from .progress import progress_bar
@@ -145,14 +147,8 @@ def build(
 ) -> Contest:
     """Build everything; bad input is found here, before anything is written."""
     dataset = build_dataset(values["dataset"])
-    questions = chosen_questions(dataset, flags)
-    dataset = replace(dataset, questions=questions)
-    corpus = build_corpus(values["retriever"], dataset)
-    setting = Setting(dataset, corpus, _trained_with(flags.agent))
-    method = values["method"].build(setting)
-    retriever, fingerprint = open_retriever(values["retriever"], corpus)
-    options = PlayOptions(values["env"], values["prompt"], values["engine"])
-    play = build_play(method, Table(setting, retriever, options, values["model"]))
+    dataset = replace(dataset, questions=chosen_questions(dataset, flags))
+    play, fingerprint = _build_play(values, dataset, flags.agent)
     facts = {
         "agent": flags.agent,
         "method": values["method"].name,
@@ -164,7 +160,39 @@ def build(
         "seed": 0,
         "command": shlex.join(["python", "eval.py", *argv]),
     }
-    return Contest(values, questions, play, facts)
+    return Contest(values, dataset.questions, play, facts)
+
+
+def _build_play(
+    values: dict[str, Any], dataset: Dataset, agent: str, reward: Reward | None = None
+) -> tuple[Play, str]:
+    """How the method plays, and the fingerprint of the corpus."""
+    corpus = build_corpus(values["retriever"], dataset)
+    setting = Setting(dataset, corpus, _trained_with(agent))
+    method = values["method"].build(setting)
+    retriever, fingerprint = open_retriever(values["retriever"], corpus)
+    options = PlayOptions(values["env"], values["prompt"], values["engine"], reward)
+    return build_play(method, Table(setting, retriever, options, values["model"])), fingerprint
+
+
+def interact(values: dict[str, Any], agent: str) -> None:
+    """Let a person ask in the terminal, and watch the turns."""
+    show: Callable[[Step], None] = lambda step: None  # noqa: E731 (replaced by every question)
+
+    def watch(episode: Episode) -> float:
+        # A reward is called after every turn; nobody knows what a typed answer is worth.
+        show(episode.steps[-1])
+        return 0.0
+
+    dataset = build_dataset(values["dataset"])
+    play, _ = _build_play(values, dataset, agent, watch)
+
+    def play_one(question: Question, shown: Callable[[Step], None]) -> Episode:
+        nonlocal show
+        show = shown
+        return play([question], lambda ended: None)[0].episode
+
+    converse(play_one, sys.stdin, sys.stdout)
 
 
 def chosen_questions(dataset: Dataset, flags: Namespace) -> tuple[Question, ...]:
