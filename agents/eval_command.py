@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from retrieval.errors import InputError, RetrievalError
 
-from . import command_line, metrics
+from . import command_line, comparison, metrics
 from .assembly import STOP, PlayOptions, build_dataset, build_policy, build_retriever, build_rollout
 from .checkpoint import latest_checkpoint
 from .config import EVAL_LAYOUT
@@ -27,6 +27,8 @@ def main(argv: Sequence[str]) -> int:
     Returns:
         The exit status: 0, 1 if retrieval failed throughout, 2 for bad input, 130 if interrupted.
     """
+    if any(flag == "--compare" or flag.startswith("--compare=") for flag in argv):
+        return comparison.main(argv)
     try:
         summary, out = _run(argv)
     except InputError as error:
