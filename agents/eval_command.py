@@ -20,9 +20,9 @@ def main(argv: Sequence[str]) -> int:
         The exit status: 0, 1 if retrieval or the model failed throughout, 2 for bad input, 130 if
         interrupted.
     """
+    if any(flag == "--compare" or flag.startswith("--compare=") for flag in argv):
+        return comparison.main(argv)
     try:
-        if "--compare" in argv:
-            return comparison.main(argv)
         parser = build_parser()
         values, flags, preset = eval_run.parse(argv, parser)
         _check(flags)

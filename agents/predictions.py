@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from envs.answers import exact_match, f1, mentions, named_options, normalize
+from envs.answers import exact_match, f1, mentions, normalize
+from envs.options import named_options
 from envs.types import ABSTENTION, Episode, Question, StopReason
 from retrieval.types import Hit
 

@@ -1,4 +1,4 @@
-"""Compare an answer with the accepted ones: exact match, F1, option letter.
+"""Compare an answer with the accepted ones: exact match and F1.
 
 Normalisation is that of SQuAD's and Search-R1's evaluation: lower case, no ASCII punctuation, no
 articles, single spaces. Three additions, which change nothing for texts of plain ASCII words:
@@ -15,7 +15,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # Characters that stand in for ASCII punctuation although Unicode calls them symbols: acute accent
@@ -27,13 +27,6 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 # HotpotQA's official script: a wrong yes/no earns no partial credit.
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 
-_LEAD = re.compile(
-    r"^(?:the )?(?:(?:correct|right|best|final) )?(?:answer|option|choice)(?: is)?[: ]+"
-    r"(?:option )?",
-    re.IGNORECASE,
-)
-_LETTER = re.compile(r"\(?(?P<letter>[A-Za-z0-9])(?: ?[).:\u2013-]+ ?(?P<text>.*))?")
-
 
 def _without_punctuation(text: str) -> str:
     text = text.translate(_ASCII_PUNCTUATION)
@@ -42,12 +35,11 @@ def _without_punctuation(text: str) -> str:
     return "".join(char for char in text if unicodedata.category(char) not in _DROPPED)
 
 
-def normalize(text: str, keep_articles: bool = False) -> str:
+def normalize(text: str) -> str:
     """The form in which answers are compared; "" only for a blank text."""
     folded = unicodedata.normalize("NFKC", text.translate(_LOOKALIKES)).lower()
     bare = _without_punctuation(folded.translate(_LOOKALIKES))
-    forms = (bare, folded) if keep_articles else (_ARTICLES.sub(" ", bare), bare, folded)
-    for form in forms:
+    for form in (_ARTICLES.sub(" ", bare), bare, folded):
         if words := form.split():
             return " ".join(words)
     return ""
@@ -81,41 +73,3 @@ def mentions(text: str, answer: str) -> bool:
     """Whether the answer's words stand in the text, one after the other, after normalisation."""
     words = normalize(answer)
     return bool(words) and f" {words} " in f" {normalize(text)} "
-
-
-def option_letter(prediction: str, options: Mapping[str, str]) -> str | None:
-    """The option that a prediction names, or None if it names none or more than one."""
-    named = named_options(prediction, options)
-    return next(iter(named)) if len(named) == 1 else None
-
-
-def named_options(prediction: str, options: Mapping[str, str]) -> frozenset[str]:
-    """The letters of the options that a prediction names; more than one is a tie.
-
-    Strict: the whole prediction must be one letter ("B", "(b)", "B.", "option B", "The answer is
-    B"), one option's text, or a letter with that option's own text ("B. Aspirin"). A prediction
-    that reads as one option's letter and as another's text names both.
-
-    Args:
-        prediction: What the agent answered.
-        options: Letter -> text; letters are single characters, told apart without case.
-    """
-    whole = " ".join(unicodedata.normalize("NFKC", prediction).strip(" \t\r\n*\"'`").split())
-    claim = _LEAD.sub("", whole)
-    match = _LETTER.fullmatch(claim)
-    lettered = match is not None and bool(match["text"])
-    # The "A" of "A. Aspirin" is no article: dropping it would name whichever option is aspirin.
-    readings = {normalize(reading, keep_articles=lettered) for reading in (whole, claim)} - {""}
-    named = {
-        letter
-        for letter, option in options.items()
-        if normalize(option, keep_articles=lettered) in readings
-    }
-    if match:
-        given, text = match["letter"].upper(), match["text"]
-        named |= {
-            letter
-            for letter, option in options.items()
-            if letter.upper() == given and (not text or exact_match(text, [option]))
-        }
-    return frozenset(named)

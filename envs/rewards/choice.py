@@ -1,15 +1,15 @@
 """Multiple choice: 1 if the final answer names the right option and no other, else 0.
 
-What counts as naming an option is strict (`envs.answers.option_letter`): listing all options, or a
-letter with another option's text, names none and scores 0. This is the accuracy of MedQA
-(arXiv 2009.13081) and of the MIRAGE benchmark (arXiv 2402.13178).
+What counts as naming an option is strict (`envs.options.named_options`): an answer that lists the
+options, or gives a letter with another option's text, names several and scores 0. This is the
+accuracy of MedQA (arXiv 2009.13081) and of the MIRAGE benchmark (arXiv 2402.13178).
 """
 
 from dataclasses import dataclass
 
 from retrieval.errors import InputError
 
-from ..answers import option_letter
+from ..options import option_letter
 from ..types import Episode, Reward
 
 
