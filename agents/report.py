@@ -162,8 +162,9 @@ def _outcome(prediction: Prediction) -> str:
 
 
 def _read_summary(folder: Path) -> dict[str, Any]:
+    text = _read(folder, "summary.json")
     try:
-        summary = json.loads(_read(folder, "summary.json"))
+        summary = json.loads(text)
     except ValueError as error:
         raise InputError(
             f"{folder / 'summary.json'}: not JSON ({error}); run the evaluation again"
