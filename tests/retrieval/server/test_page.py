@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from itertools import zip_longest
 from urllib.parse import urlencode
 
@@ -16,23 +15,10 @@ from tests.retrieval.server.passages import CORPUS
 from tests.retrieval.serving import serving
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium: requirements-dev.txt")
-from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--disable-dev-shm-usage", "--window-size=1280,900"),
-]
-WAIT_S = 60
-
-needs_browser = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER),
-    reason="no browser: apt-get install chromium chromium-driver (.ci/run does)",
-)
+from tests.chromium import chromium, needs_browser, wait  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +41,8 @@ def expected():
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
 
 
 @pytest.fixture
@@ -78,10 +58,6 @@ def opened(browser, two_indexes):
 
     yield open_page
     assert browser.get_log("browser") == []
-
-
-def wait(browser, condition):
-    return WebDriverWait(browser, WAIT_S).until(lambda _: condition())
 
 
 def finished(browser, query):
