@@ -22,7 +22,7 @@ from retrieval.types import Retriever
 from .algorithm import Algorithm, ValueFunction
 from .checkpoint import load_adapter
 from .command_line import Plugin
-from .config import EnvOptions, ModelOptions, PromptOptions, RunConfig
+from .config import ENGINE, EnvOptions, ModelOptions, PromptOptions, RunConfig
 from .critic import Critic
 from .models import load_base
 from .policy import LoraOptions, SearchPolicy
@@ -155,7 +155,12 @@ class PlayOptions:
 def build_rollout(
     policy: SearchPolicy, dataset: Dataset, retriever: CachedRetriever, options: PlayOptions
 ) -> Rollout:
-    """Everything needed to play episodes of a dataset with a policy."""
+    """Everything needed to play episodes of a dataset with a policy.
+
+    Raises:
+        InputError: An engine that gives no tokens, or a prompt that the model's template refuses.
+    """
+    check_samples_tokens(options.engine)
     prompt = options.prompt
     framing = build_framing(policy.tokenizer, prompt.template, prompt.framing, prompt.role)
     return Rollout(
@@ -167,6 +172,18 @@ def build_rollout(
         top_k=options.env.top_k,
         max_episodes=options.engine.options.max_episodes,
     )
+
+
+def check_samples_tokens(engine: Plugin) -> None:
+    """Refuse an engine that gives only text.
+
+    Raises:
+        InputError: It is one.
+    """
+    if not hasattr(engine.module, "build"):
+        raise InputError(
+            f"engine.name: {engine.name} gives text only and cannot train; use {ENGINE.default}"
+        )
 
 
 def env_factory(
@@ -233,6 +250,7 @@ def build_parts(config: RunConfig) -> Parts:
     Raises:
         InputError: Anything wrong with the configuration or the files it names.
     """
+    check_samples_tokens(config.engine)
     dataset = build_dataset(config.dataset)
     if config.warm_start.steps and dataset.demonstrate is None:
         raise InputError(
