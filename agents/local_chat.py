@@ -8,7 +8,7 @@ from jinja2 import TemplateError
 
 from retrieval.errors import InputError
 
-from .chat import Ask, Message, ModelError, Reply
+from .chat import Ask, Message, ModelError, Reply, cut_after_stop
 from .engine import Engine, Sampling
 from .policy import SearchPolicy
 
@@ -46,17 +46,16 @@ class LocalChat:
     def complete(self, asks: Sequence[Ask]) -> list[Reply | ModelError]:
         """See `agents.chat.ChatModel`; a prompt that does not fit the context has no reply."""
         prompts = [self._conversations.prompt_ids(ask.messages) for ask in asks]
-        results = {
+        replies: dict[int, Reply | ModelError] = {
             index: error
             for index, prompt in enumerate(prompts)
             if (error := self._misfit(prompt)) is not None
         }
         # A session has one set of stop strings; prompts of similar length waste less padding.
         fitting = sorted(
-            (index for index in range(len(asks)) if index not in results),
+            (index for index in range(len(asks)) if index not in replies),
             key=lambda index: (asks[index].stop, len(prompts[index])),
         )
-        replies: dict[int, Reply | ModelError] = dict(results)
         for stop, group in groupby(fitting, key=lambda index: asks[index].stop):
             same = list(group)
             for start in range(0, len(same), self._max_episodes):
@@ -77,22 +76,13 @@ class LocalChat:
     def _generate(self, prompts: list[tuple[int, ...]], stop: tuple[str, ...]) -> list[Reply]:
         sampling = Sampling(self._max_tokens, temperature=0.0, stop=stop, seed=0)
         session = self._engine.open(prompts, 1, sampling)
-        samples = session.turn({row: () for row in range(len(prompts))})
+        samples = session.turn(dict.fromkeys(range(len(prompts)), ()))
         return [self._reply(samples[row].ids, stop) for row in range(len(prompts))]
 
     def _reply(self, ids: Sequence[int], stop: tuple[str, ...]) -> Reply:
         text, stopped = cut_after_stop(self._policy.decode(ids), stop)
         ended = stopped or ids[-1] in self._policy.end_ids
         return Reply(text, len(ids), truncated=len(ids) == self._max_tokens and not ended)
-
-
-def cut_after_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
-    """The text up to the end of the first stop string, and whether there is one.
-
-    The token that completes a stop string may hold more than its end.
-    """
-    ends = [start + len(s) for s in stop if (start := text.find(s)) >= 0]
-    return (text[: min(ends)], True) if ends else (text, False)
 
 
 class Conversations:

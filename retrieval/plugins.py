@@ -1,7 +1,7 @@
 """A folder is a registry: a name is a module of that folder, a dotted name any importable module.
 
-A plug-in is one file: a docstring, a frozen dataclass `Config`, and a function `build`. A folder whose
-plug-ins may offer another function instead lists all of them in `ENTRY_POINTS`.
+A plug-in is one file: a docstring, a frozen dataclass `Config`, and a function `build`. A folder
+whose plug-ins may offer another function instead lists all of them in `ENTRY_POINTS`.
 """
 
 import importlib

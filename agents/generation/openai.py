@@ -33,8 +33,7 @@ from retrieval.errors import InputError
 from retrieval.replicas import check_url
 
 from .. import bounds
-from ..chat import Ask, ChatModel, ModelError, Reply
-from ..local_chat import cut_after_stop
+from ..chat import Ask, ChatModel, ModelError, Reply, cut_after_stop
 
 _CONTINUE = {"continue_final_message": True, "add_generation_prompt": False}
 _CLOSING_TAG = re.compile(r"</(\w+)>")
@@ -111,6 +110,7 @@ class OpenAIChat:
             timeout=config.timeout_s,
             max_retries=config.retries,
         )
+        self._seed: dict[str, Any] = {"seed": 0}
         self.model = config.model or self._only_model()
 
     def complete(self, asks: Sequence[Ask]) -> list[Reply | ModelError]:
@@ -132,6 +132,9 @@ class OpenAIChat:
                 if reply is not None:
                     return reply
         except openai.APIStatusError as error:
+            if self._seed and error.status_code in (400, 422) and "seed" in str(error):
+                self._seed = {}  # some servers know no seed; greedy replies need none
+                return self._answer(ask)
             return self._judge(error, ask)
         except openai.APITimeoutError:
             return ModelError(f"{self._where}: no answer within {self._config.timeout_s:g} s")
@@ -147,10 +150,10 @@ class OpenAIChat:
                 model=self.model,
                 messages=messages,
                 temperature=0,
-                seed=0,
                 max_tokens=self._max_tokens,
                 stop=list(ask.stop) or openai.omit,
                 extra_body=_CONTINUE if continued else None,
+                **self._seed,
             )
         except ValueError:  # the body is no JSON
             return None
@@ -163,12 +166,7 @@ class OpenAIChat:
         """
         status, said = error.status_code, _short(error)
         if status in (401, 403):
-            # What such servers say may show a part of the key.
-            state = "is refused" if self._key else "is not set"
-            raise InputError(
-                f"engine.api_key_env: {self._where} wants a key (HTTP {status}) and the one in "
-                f"${self._config.api_key_env} {state}; export the right one"
-            )
+            raise self._no_entry(status)
         if status == 404 or (status == 400 and self._names_model(error)):
             raise InputError(
                 f"engine.model: {self._where} knows no model {self.model!r}, or engine.base_url is "
@@ -180,6 +178,15 @@ class OpenAIChat:
                 "--prompt.framing chat, or a server that can (vLLM, SGLang, llama.cpp)"
             )
         return ModelError(f"{self._where}: {said}")
+
+    def _no_entry(self, status: int) -> InputError:
+        """What the server says of a key is not repeated: it may show a part of it."""
+        name = self._config.api_key_env
+        found = f"refuses the one in ${name}" if self._key else f"${name} is not set"
+        return InputError(
+            f"engine.api_key_env: {self._where} wants a key (HTTP {status}): {found}; export the "
+            "right one"
+        )
 
     def _names_model(self, error: openai.APIStatusError) -> bool:
         """Whether a refusal is about the model's name; one about its context length is not."""
@@ -196,7 +203,7 @@ class OpenAIChat:
             listed = sorted(model.id for model in self._client.models.list())
         except openai.APIStatusError as error:
             if error.status_code in (401, 403):
-                self._judge(error, Ask(()))
+                raise self._no_entry(error.status_code) from error
             raise InputError(
                 f"engine.model: {self._where} does not list its models ({_short(error)}); name one"
             ) from error
@@ -207,8 +214,8 @@ class OpenAIChat:
             ) from error
         if len(listed) != 1:
             raise InputError(
-                f"engine.model: {self._where} serves {len(listed)} models; name one of: "
-                f"{', '.join(listed)}"
+                f"engine.model: {self._where} lists {len(listed)} models; name one: "
+                f"{', '.join(listed) or 'it knows which'}"
             )
         return listed[0]
 
