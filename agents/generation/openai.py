@@ -126,13 +126,14 @@ class OpenAIChat:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, ask: Ask) -> Reply | ModelError:
+        seed = self._seed
         try:
             for _ in range(self._config.retries + 1):
-                reply = _read(self._request(ask), ask)
+                reply = _read(self._request(ask, seed), ask)
                 if reply is not None:
                     return reply
         except openai.APIStatusError as error:
-            if self._seed and error.status_code in (400, 422) and "seed" in str(error):
+            if seed and error.status_code in (400, 422) and "seed" in str(error):
                 self._seed = {}  # some servers know no seed; greedy replies need none
                 return self._answer(ask)
             return self._judge(error, ask)
@@ -142,7 +143,7 @@ class OpenAIChat:
             return ModelError(f"{self._where}: {_short(error)}")
         return ModelError(f"{self._where}: the answer is no chat completion")
 
-    def _request(self, ask: Ask) -> Any:
+    def _request(self, ask: Ask, seed: dict[str, Any]) -> Any:
         continued = ask.messages[-1].role == "assistant"
         messages: Any = [{"role": m.role, "content": m.content} for m in ask.messages]
         try:
@@ -153,7 +154,7 @@ class OpenAIChat:
                 max_tokens=self._max_tokens,
                 stop=list(ask.stop) or openai.omit,
                 extra_body=_CONTINUE if continued else None,
-                **self._seed,
+                **seed,
             )
         except ValueError:  # the body is no JSON
             return None
@@ -190,8 +191,9 @@ class OpenAIChat:
 
     def _names_model(self, error: openai.APIStatusError) -> bool:
         """Whether a refusal is about the model's name; one about its context length is not."""
-        said = str(error.body or error.message)
-        about = self.model in said and "context" not in said
+        quoted = rf"""(['"`]){re.escape(self.model)}\1"""
+        said = str(error)
+        about = re.search(quoted, said) is not None and "context" not in said
         return error.code == "model_not_found" or about
 
     @property
@@ -201,6 +203,8 @@ class OpenAIChat:
     def _only_model(self) -> str:
         try:
             listed = sorted(model.id for model in self._client.models.list())
+            if not all(isinstance(name, str) for name in listed):
+                raise TypeError("a model without an id")
         except openai.APIStatusError as error:
             if error.status_code in (401, 403):
                 raise self._no_entry(error.status_code) from error
