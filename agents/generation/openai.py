@@ -233,7 +233,7 @@ def _read(answer: Any, ask: Ask) -> Reply | None:
         choice = answer.choices[0]
         text, reason = choice.message.content or "", choice.finish_reason
         said = choice.model_extra or {}
-        tokens = answer.usage.completion_tokens if answer.usage else 0
+        tokens = (answer.usage.completion_tokens or 0) if answer.usage else 0
     except (AttributeError, IndexError, TypeError):
         return None
     if not isinstance(text, str) or not isinstance(tokens, int):

@@ -154,6 +154,12 @@ class TestReading:
         assert one(endpoint, ask()) == Reply("a", 41, False)
         endpoint.answer = lambda body, before: completion("a", tokens=None)
         assert one(endpoint, ask()) == Reply("a", 0, False)
+        usage = '"usage": {"prompt_tokens": 9}'
+        body = (
+            f'{{"choices": [{{"message": {{"content": "a"}}, "finish_reason": "stop"}}], {usage}}}'
+        )
+        endpoint.answer = lambda _, before: raw(body)
+        assert one(endpoint, ask()) == Reply("a", 0, False)
 
 
 VLLM_TOO_LONG = (
