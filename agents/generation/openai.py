@@ -133,14 +133,14 @@ class OpenAIChat:
                 if reply is not None:
                     return reply
         except openai.APIStatusError as error:
-            if seed and error.status_code in (400, 422) and "seed" in str(error):
+            if seed and error.status_code in (400, 422) and "seed" in _said(error):
                 self._seed = {}  # some servers know no seed; greedy replies need none
                 return self._answer(ask)
             return self._judge(error, ask)
         except openai.APITimeoutError:
             return ModelError(f"{self._where}: no answer within {self._config.timeout_s:g} s")
         except openai.OpenAIError as error:
-            return ModelError(f"{self._where}: {_short(error)}")
+            return ModelError(f"{self._where}: {_short(str(error))}")
         return ModelError(f"{self._where}: the answer is no chat completion")
 
     def _request(self, ask: Ask, seed: dict[str, Any]) -> Any:
@@ -165,20 +165,20 @@ class OpenAIChat:
         Raises:
             InputError: What would befall every request.
         """
-        status, said = error.status_code, _short(error)
+        status, said = error.status_code, _said(error)
         if status in (401, 403):
             raise self._no_entry(status)
         if status == 404 or (status == 400 and self._names_model(error)):
             raise InputError(
                 f"engine.model: {self._where} knows no model {self.model!r}, or engine.base_url is "
-                f"not its API's: {said}; correct the one or the other"
+                f"not its API's: {_short(said)}; correct the one or the other"
             )
         if ask.messages[-1].role == "assistant" and any(field in said for field in _CONTINUE):
             raise InputError(
                 f"engine.base_url: {self._where} cannot continue an assistant's message; use "
                 "--prompt.framing chat, or a server that can (vLLM, SGLang, llama.cpp)"
             )
-        return ModelError(f"{self._where}: {said}")
+        return ModelError(f"{self._where}: {_short(said)}")
 
     def _no_entry(self, status: int) -> InputError:
         """What the server says of a key is not repeated: it may show a part of it."""
@@ -192,7 +192,7 @@ class OpenAIChat:
     def _names_model(self, error: openai.APIStatusError) -> bool:
         """Whether a refusal is about the model's name; one about its context length is not."""
         quoted = rf"""(['"`]){re.escape(self.model)}\1"""
-        said = str(error)
+        said = _said(error)
         about = re.search(quoted, said) is not None and "context" not in said
         return error.code == "model_not_found" or about
 
@@ -209,12 +209,13 @@ class OpenAIChat:
             if error.status_code in (401, 403):
                 raise self._no_entry(error.status_code) from error
             raise InputError(
-                f"engine.model: {self._where} does not list its models ({_short(error)}); name one"
+                f"engine.model: {self._where} does not list its models "
+                f"({_short(_said(error))}); name one"
             ) from error
         except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:
             raise InputError(
                 f"engine.base_url: {self._where} does not answer as a server of models "
-                f"({_short(error)}); start it, or correct the URL"
+                f"({_short(str(error))}); start it, or correct the URL"
             ) from error
         if len(listed) != 1:
             raise InputError(
@@ -261,5 +262,13 @@ def _taken_off(text: str, ask: Ask, said: dict[str, Any]) -> str:
     return opened[max(opened)] if opened else ""
 
 
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:_MESSAGE]
+def _said(error: openai.APIStatusError) -> str:
+    """Status and reason; the client's own text has the reason only in OpenAI's form."""
+    body = error.body
+    if isinstance(body, dict):
+        body = body.get("message") or body.get("detail") or body
+    return f"HTTP {error.status_code}: {body or 'no reason given'}"
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:_MESSAGE]
