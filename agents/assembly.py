@@ -22,7 +22,7 @@ from .command_line import Plugin
 from .config import ModelOptions, RunConfig
 from .critic import Critic
 from .models import load_base
-from .playing import PlayOptions, build_rollout
+from .playing import PlayOptions, build_rollout, check_samples_tokens
 from .policy import LoraOptions, SearchPolicy
 from .rollout import Rollout
 from .sampler import Sampler
@@ -172,6 +172,7 @@ def build_parts(config: RunConfig) -> Parts:
     Raises:
         InputError: Anything wrong with the configuration or the files it names.
     """
+    check_samples_tokens(config.engine)
     dataset = build_dataset(config.dataset)
     demonstrate = dataset.demonstrate if config.env.max_turns > 1 else _answer_at_once
     if config.warm_start.steps and demonstrate is None:

@@ -47,6 +47,15 @@ class Reply:
     truncated: bool
 
 
+def cut_after_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
+    """The text up to the end of the first stop string, and whether there is one.
+
+    The token that completes a stop string may hold more than its end.
+    """
+    ends = [start + len(s) for s in stop if (start := text.find(s)) >= 0]
+    return (text[: min(ends)], True) if ends else (text, False)
+
+
 class ModelError(Exception):
     """The model gave no reply although the request was in order (time-out, a broken endpoint)."""
 

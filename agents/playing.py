@@ -12,7 +12,7 @@ from retrieval.cache import CachedRetriever
 from retrieval.errors import InputError
 
 from .command_line import Plugin
-from .config import EnvOptions, PromptOptions
+from .config import ENGINE, EnvOptions, PromptOptions
 from .dialects import PLAIN, Dialect
 from .policy import SearchPolicy
 from .prompts import Framing, build_framing
@@ -47,7 +47,12 @@ def build_rollout(
     options: PlayOptions,
     dialect: Dialect = PLAIN,
 ) -> Rollout:
-    """Everything needed to play episodes of a dataset with a policy."""
+    """Everything needed to play episodes of a dataset with a policy.
+
+    Raises:
+        InputError: An engine that gives no tokens, or a prompt that the model's template refuses.
+    """
+    check_samples_tokens(options.engine)
     prompt = options.prompt
     framing = build_framing(policy.tokenizer, prompt.template, prompt.framing, prompt.role, dialect)
     return Rollout(
@@ -59,6 +64,18 @@ def build_rollout(
         top_k=options.env.top_k,
         max_episodes=options.engine.options.max_episodes,
     )
+
+
+def check_samples_tokens(engine: Plugin) -> None:
+    """Refuse an engine that gives only text.
+
+    Raises:
+        InputError: It is one.
+    """
+    if not hasattr(engine.module, "build"):
+        raise InputError(
+            f"engine.name: {engine.name} gives text only and cannot train; use {ENGINE.default}"
+        )
 
 
 def env_factory(

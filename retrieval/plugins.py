@@ -1,6 +1,7 @@
 """A folder is a registry: a name is a module of that folder, a dotted name any importable module.
 
-A plug-in is one file: a docstring, a frozen dataclass `Config`, and a function `build`.
+A plug-in is one file: a docstring, a frozen dataclass `Config`, and a function `build`. A folder
+whose plug-ins may offer another function instead lists all of them in `ENTRY_POINTS`.
 """
 
 import importlib
@@ -16,11 +17,17 @@ def names(package: str) -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(folder))
 
 
+def entry_points(package: str) -> tuple[str, ...]:
+    """The functions of which a plug-in of this package defines at least one."""
+    found: tuple[str, ...] = getattr(importlib.import_module(package), "ENTRY_POINTS", ("build",))
+    return found
+
+
 def load(package: str, name: str) -> ModuleType:
     """Import the plug-in `name` of `package`; a dotted `name` is imported as it stands.
 
     Raises:
-        InputError: No such module, or it lacks `Config` or `build`.
+        InputError: No such module, or it lacks `Config` or every entry point.
     """
     kind = package.rpartition(".")[2]
     dotted = "." in name and not name.startswith(".")
@@ -36,7 +43,10 @@ def load(package: str, name: str) -> ModuleType:
         raise InputError(
             f"{kind}: unknown name {name!r}; choose one of {known}, or a dotted module name"
         ) from error
-    missing = [part for part in ("Config", "build") if not hasattr(module, part)]
+    entries = entry_points(package)
+    missing = [] if hasattr(module, "Config") else ["Config"]
+    if not any(hasattr(module, entry) for entry in entries):
+        missing.append(" or ".join(entries))
     if missing:
         raise InputError(f"{kind}: module {target} defines no {' and no '.join(missing)}")
     return module

@@ -187,10 +187,12 @@ class TestNames:
 
 
 @pytest.mark.parametrize("folder", PLUGIN_FOLDERS)
-def test_a_plug_in_has_a_docstring_a_frozen_documented_config_and_build(folder) -> None:
+def test_a_plug_in_has_a_docstring_a_frozen_documented_config_and_an_entry_point(folder) -> None:
     for name in plugins.names(folder):
         module = plugins.load(folder, name)
-        assert module.__doc__ and module.Config.__doc__ and module.build.__doc__, name
+        entries = [getattr(module, e) for e in plugins.entry_points(folder) if hasattr(module, e)]
+        assert entries and all(entry.__doc__ for entry in entries), name
+        assert module.__doc__ and module.Config.__doc__, name
         assert module.Config.__dataclass_params__.frozen, name
         fields = [field.name for field in dataclasses.fields(module.Config)]
         # A field that is inherited is documented where it comes from.

@@ -62,3 +62,12 @@ def test_a_missing_dependency_is_named(shop):
 def test_a_module_that_is_no_plug_in_says_what_it_lacks(shop, name, lack):
     with pytest.raises(InputError, match=f"shop.{name} defines {lack}$"):
         plugins.load(shop, name)
+
+
+def test_a_folder_may_name_other_entry_points_of_which_one_is_enough(shop, tmp_path):
+    assert plugins.entry_points(shop) == ("build",)
+    sys.modules[shop].ENTRY_POINTS = ("build", "connect")
+    (tmp_path / shop / "other.py").write_text("class Config: ...\ndef connect(config): ...\n")
+    assert plugins.load(shop, "other").connect and plugins.load(shop, "whole").build
+    with pytest.raises(InputError, match=r"shop.half defines no build or connect$"):
+        plugins.load(shop, "half")
