@@ -11,7 +11,7 @@ from typing import Any
 from retrieval.errors import InputError
 
 PREFIX = "hf:"
-_ADDRESS = re.compile(r"hf:(?P<repo>[^:@]*)(?::(?P<configuration>[^:@]+))?(?:@(?P<split>[^:@]+))?")
+_ADDRESS = re.compile(r"hf:(?P<repo>[^:@]*)(?::(?P<configuration>[^:@]+))?(?:@(?P<split>[^@]+))?")
 
 
 @dataclass(frozen=True, slots=True)

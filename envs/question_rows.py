@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retrieval.errors import InputError
-from retrieval.rows import jsonl_rows, read_rows
+from retrieval.rows import SUFFIXES, jsonl_rows, read_rows
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
@@ -50,6 +50,9 @@ def file_rows(
         return _json_rows(path, layout)
     if path.suffix.lower() in _DELIMITERS:
         return _table_rows(path, layout.header)
+    if path.exists() and not name.endswith(SUFFIXES):
+        known = ", ".join((".json", ".json.gz", *SUFFIXES, *_DELIMITERS))
+        raise InputError(f"{path}: unknown format; the name must end in one of {known}")
     return read_rows(path, columns)
 
 
