@@ -33,7 +33,7 @@ def plugin(request: pytest.FixtureRequest) -> ModuleType:
 
 @pytest.fixture
 def required(plugin: ModuleType, tmp_path: Path) -> dict[str, Any]:
-    """Values for the fields of `Config` that have no default, and the path: its default is a hub."""
+    """Values for the fields of `Config` without a default, and the path, whose default is a hub."""
     folder = tmp_path / "letters"
     folder.mkdir()
     path = folder / "rows.jsonl"

@@ -129,7 +129,17 @@ def test_what_stands_behind_such_an_option_keeps_its_place_too() -> None:
             "'B' & 'C'",
             "A, B, and C",
         ),
-        *("Option 1 and 2", "1 and 2", "option B", "Only A", "B only", "Neither A nor B", "A/B"),
+        *(
+            "Option 1 and 2",
+            "1 and 2",
+            "option B",
+            "Only A",
+            "B only",
+            "Neither A nor B",
+            "A/B",
+            "A",
+            "(b)",
+        ),
         "A and B are correct.",
     ],
 )
@@ -141,7 +151,7 @@ def test_an_option_that_names_others_leaves_the_question_as_it_is(text: str) -> 
 
 @pytest.mark.parametrize(
     "text",
-    ["Cord", "Vitamins A and D", "A", "Hepatitis B only", "I and II", "I only", "D&E clinic"],
+    ["Cord", "Vitamins A and D", "AB", "4", "Hepatitis B only", "I and II", "I only", "D&E clinic"],
 )
 def test_letters_that_name_no_option_do_no_harm(text: str) -> None:
     assert num_orders(ask("one", "two", "three", text)) == 24
