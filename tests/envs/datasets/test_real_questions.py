@@ -3,11 +3,13 @@
 import gzip
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from envs.datasets import hotpotqa, jsonl, medqa, mix, nq
+from envs.types import Question
 from retrieval.corpus import read_corpus
 
 from .question_files import questions
@@ -15,15 +17,20 @@ from .question_files import questions
 DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 FILES = sorted(DATA.glob("*/*.jsonl"))
 
-CORPORA = {"wiki": "wiki/wiki_corpus.jsonl.gz", "medical": "medical/medical_corpus.jsonl.gz"}
+CORPORA = ("wiki/wiki_corpus.jsonl.gz", "medical/medical_corpus.jsonl.gz")
 
 pytestmark = pytest.mark.skipif(not FILES, reason=f"no question files in {DATA}")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_file_loads_whole(path: Path) -> None:
-    found = jsonl.build(jsonl.Config(str(path))).questions
-    assert len(found) == path.read_bytes().count(b"\n")
+    assert len(whole(path)) == path.read_bytes().count(b"\n")
+
+
+@cache
+def whole(path: Path) -> tuple[Question, ...]:
+    """The questions of a file, read once for all tests."""
+    return tuple(jsonl.build(jsonl.Config(str(path))).questions)
 
 
 def stated() -> dict[str, int]:
@@ -38,13 +45,13 @@ def test_every_file_has_the_rows_that_its_sources_state(path: Path) -> None:
     # Training files are whole. The others are, or lack a random 20 to 25 % of their questions:
     # with four standard deviations of the smallest of them, 156 of 200, at most 37 %.
     rows = stated()[str(path.relative_to(DATA))]
-    number = len(jsonl.build(jsonl.Config(str(path))).questions)
+    number = len(whole(path))
     assert number == rows or ("train" not in path.stem and 0.63 * rows < number < 0.86 * rows)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_right_letter_is_an_option(path: Path) -> None:
-    for question in jsonl.build(jsonl.Config(str(path))).questions:
+    for question in whole(path):
         if question.options is not None:
             assert question.options[question.answers[0]] == question.answers[1]
             assert list(question.options) == list("ABCDEFGH")[: len(question.options)]
@@ -52,9 +59,7 @@ def test_every_right_letter_is_an_option(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_set_of_the_folders_name_reads_it(path: Path) -> None:
-    assert questions(path.parent.name, str(path)) == tuple(
-        jsonl.build(jsonl.Config(str(path))).questions
-    )
+    assert questions(path.parent.name, str(path), limit=200) == whole(path)[:200]
 
 
 def with_sources() -> Iterator[Path]:
@@ -65,10 +70,10 @@ def with_sources() -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_every_source_passage_is_in_the_corpus() -> None:
-    ids = {passage.id for name in CORPORA.values() for passage in read_corpus(DATA / name).passages}
+    ids = {passage.id for name in CORPORA for passage in read_corpus(DATA / name).passages}
     named = {}
     for path in with_sources():
-        found = jsonl.build(jsonl.Config(str(path))).questions
+        found = whole(path)
         assert all(set(question.source_ids) <= ids for question in found)
         named[path.stem] = sum(bool(question.source_ids) for question in found) / len(found)
     assert len(named) == 8
