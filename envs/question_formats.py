@@ -1,10 +1,11 @@
-"""Publishers' row formats, each a small function row -> Question, or None where it is not its own.
+"""Row formats, each a small function row -> Question, or None where the row is not its own.
 
 The functions know nothing of files: `question_files` adds file and line to their errors, and gives
-an id to a question that they leave without.
+an id to a question that they leave without. Here are the formats that many sets are shipped in;
+those of one publisher are in `wikipedia_formats` and `medical_formats`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,13 +16,16 @@ from .types import Question
 
 Row = Mapping[str, Any]
 
-# What a Parquet file is read for; together the columns of all formats.
-COLUMNS = (
-    *("id", "_id", "question", "answers", "golden_answers", "answer", "answer_idx", "options"),
-    *("supporting_titles", "supporting_facts", "context", "metadata", "dataset"),
-    *("source_ids", "meta"),
-    *("data_source", "prompt", "reward_model"),
-)
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What a format makes of a row that is left out on purpose, and counted.
+
+    Attributes:
+        reason: For the count, such as "unanswerable".
+    """
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +34,22 @@ class Format:
 
     Attributes:
         shape: For messages: whose it is and its keys.
-        read: Row -> Question, or None when the row is of another format. Raises InputError when it
-            is of this format but wrong.
+        read: Row -> Question, Skipped, or None when the row is of another format. Raises InputError
+            when it is of this format but wrong.
+        columns: What a Parquet file of this format is read for.
     """
 
     shape: str
-    read: Callable[[Row], Question | None]
+    read: Callable[[Row], Question | Skipped | None]
+    columns: tuple[str, ...]
 
 
-def recognise(row: object, formats: tuple[Format, ...]) -> Question:
+def columns_of(formats: Iterable[Format]) -> tuple[str, ...]:
+    """The columns of several formats, each once."""
+    return tuple(dict.fromkeys(column for known in formats for column in known.columns))
+
+
+def recognise(row: object, formats: tuple[Format, ...]) -> Question | Skipped:
     """The question of a row, by the first format that claims it.
 
     Raises:
@@ -47,16 +58,21 @@ def recognise(row: object, formats: tuple[Format, ...]) -> Question:
     if not isinstance(row, Mapping):
         raise InputError(f"a {type(row).__name__} where an object belongs")
     for known in formats:
-        question = known.read(row)
-        if question is not None:
-            return _checked(question)
-    found = ", ".join(str(key) for key in list(row)[:12]) or "none"
+        found = known.read(row)
+        if found is not None:
+            return found if isinstance(found, Skipped) else _checked(found)
+    keys = ", ".join(str(key) for key in list(row)[:12]) or "none"
     shapes = "; ".join(known.shape for known in formats)
-    raise InputError(f"unknown format with the keys {found}; known are {shapes}")
+    raise InputError(f"unknown format with the keys {keys}; known are {shapes}")
+
+
+def has(row: Row, *keys: str) -> bool:
+    """Whether the row has all these keys."""
+    return all(key in row for key in keys)
 
 
 def _plain(row: Row) -> Question | None:
-    if not _has(row, "question", "answers"):
+    if not has(row, "question", "answers"):
         return None
     question = build_question(
         row.get("id"),
@@ -77,22 +93,24 @@ def _source_ids(row: Row) -> tuple[str, ...]:
 
 
 def _flashrag(row: Row) -> Question | None:
-    if not _has(row, "question", "golden_answers"):
+    if not has(row, "question", "golden_answers"):
         return None
     source = str(row.get("data_source") or "")
     metadata = row.get("metadata")
-    facts = metadata.get("supporting_facts") if isinstance(metadata, Mapping) else None
+    known = metadata if isinstance(metadata, Mapping) else {}
+    # PopQA's metadata names the page of the question's subject.
+    page = texts(known.get("s_wiki_title"), "s_wiki_title")
     return build_question(
         _sourced(source, row.get("id")),
         row["question"],
         row["golden_answers"],
-        supporting_titles=titles(facts),
+        supporting_titles=titles(known.get("supporting_facts")) or page,
         dataset=source,
     )
 
 
 def _search_r1(row: Row) -> Question | None:
-    if not _has(row, "prompt", "reward_model"):
+    if not has(row, "prompt", "reward_model"):
         return None
     try:
         prompt = row["prompt"][-1]["content"]
@@ -107,43 +125,33 @@ def _search_r1(row: Row) -> Question | None:
     return build_question(_sourced(source, row.get("id")), text, target, dataset=source)
 
 
-def _hotpotqa(row: Row) -> Question | None:
-    if not _has(row, "question", "answer", "supporting_facts"):
-        return None
-    identifier = row.get("_id") or row.get("id")
-    facts = titles(row["supporting_facts"])
-    return build_question(identifier, row["question"], row["answer"], supporting_titles=facts)
-
-
-def _medqa(row: Row) -> Question | None:
-    if not _has(row, "question", "options", "answer_idx"):
-        return None
-    return build_question(row.get("id"), row["question"], row["answer_idx"], options=row["options"])
-
-
 def _mirage(row: Row) -> Question | None:
-    if not _has(row, "question", "options", "answer"):
+    if not has(row, "question", "options", "answer"):
         return None
-    return build_question(row.get("id"), row["question"], row["answer"], options=row["options"])
+    question = build_question(row.get("id"), row["question"], row["answer"], options=row["options"])
+    pmids = row.get("PMID")
+    sources = tuple(str(pmid) for pmid in pmids) if isinstance(pmids, list | tuple) else ()
+    return replace(question, source_ids=sources)
 
 
-def _nq_open(row: Row) -> Question | None:
-    if not _has(row, "question", "answer"):
-        return None
-    return build_question(row.get("id"), row["question"], row["answer"])
-
-
-PLAIN = Format("this project's {id, question, answers, options, supporting_titles}", _plain)
-FLASHRAG = Format("FlashRAG's {id, question, golden_answers, metadata}", _flashrag)
-SEARCH_R1 = Format("Search-R1's {data_source, prompt, reward_model}", _search_r1)
-HOTPOTQA = Format("HotpotQA's {_id, question, answer, supporting_facts, context}", _hotpotqa)
-MEDQA = Format("MedQA's {question, options, answer, answer_idx}", _medqa)
-MIRAGE = Format("MIRAGE's {question, options, answer}", _mirage)
-NQ_OPEN = Format("NQ-open's {question, answer}", _nq_open)
-
-
-def _has(row: Row, *keys: str) -> bool:
-    return all(key in row for key in keys)
+PLAIN = Format(
+    "this project's {id, question, answers, options, supporting_titles}",
+    _plain,
+    ("id", "question", "answers", "options", "supporting_titles", "source_ids", "meta", "dataset"),
+)
+FLASHRAG = Format(
+    "FlashRAG's {id, question, golden_answers, metadata}",
+    _flashrag,
+    ("id", "question", "golden_answers", "metadata", "data_source"),
+)
+SEARCH_R1 = Format(
+    "Search-R1's {data_source, prompt, reward_model}",
+    _search_r1,
+    ("id", "data_source", "prompt", "reward_model"),
+)
+MIRAGE = Format(
+    "MIRAGE's {question, options, answer}", _mirage, ("id", "question", "options", "answer", "PMID")
+)
 
 
 def _sourced(source: str, identifier: object) -> str | None:

@@ -93,4 +93,6 @@ def choice(options: Mapping[str, str], answers: tuple[str, ...]) -> tuple[str, .
     contradiction = next((answer for answer in answers[1:] if answer in wrong), None)
     if contradiction is not None:
         raise InputError(f"answers {letter!r} and {contradiction!r} are two different options")
-    return tuple(dict.fromkeys((letter, options[letter], *answers[1:])))
+    # The text may be the letter itself, as where the options name parts of a figure.
+    right = (letter, options[letter])
+    return (*right, *(answer for answer in dict.fromkeys(answers[1:]) if answer not in right))

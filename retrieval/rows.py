@@ -41,14 +41,18 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, object]
         raise InputError(f"{path}: not a file; give one that ends in {', '.join(SUFFIXES)}")
     name = path.name.lower()
     if name.endswith((".jsonl", ".jsonl.gz")):
-        return _jsonl_rows(path)
+        return jsonl_rows(path)
     if name.endswith(".parquet"):
         return _parquet_rows(path, columns)
     raise InputError(f"{path}: unknown format; the name must end in one of {', '.join(SUFFIXES)}")
 
 
-def _jsonl_rows(path: Path) -> Iterator[tuple[str, object]]:
-    """JSON Lines; a byte order mark at the start is dropped."""
+def jsonl_rows(path: Path) -> Iterator[tuple[str, object]]:
+    """The objects of a JSON Lines file, whatever its name; a byte order mark is dropped.
+
+    Raises:
+        InputError: As `read_rows`.
+    """
     number = 0
     try:
         with _opened(path) as file:

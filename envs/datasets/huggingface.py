@@ -5,15 +5,15 @@ config. Answers may be a text, a list of texts, or a mapping with "text" (SQuAD)
 (TriviaQA). With an options column the answer may be the letter, the text, or a number from 0.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from retrieval.errors import InputError
 
-from ..question_files import Selection, questions_of, select
+from ..question_files import Selection, questions_of, ruled, select
 from ..question_formats import Format, Row
+from ..question_hub import HubAddress, load
 from ..question_values import build_question, options_of
 from ..types import Dataset, Question
 
@@ -33,6 +33,11 @@ class Config:
         split: "all", "train" or "test" of what `hf_split` holds.
         test_share: Share of the questions that is "test", 0 to 1, by the hash of the id.
         limit: At most so many questions, from the start; null for all.
+        subset_seed: With a limit, a random subset by the hash of seed and id instead of the first
+            questions; null for the first ones.
+        rules: Rules of the searches for these questions: "novel_only" (no passage twice in an
+            episode), "strict_queries" (no query with the text of an option), "exclude_sources"
+            (without the passages that the question was made from).
         cache_dir: Where downloads go; null for the library's default.
     """
 
@@ -46,6 +51,8 @@ class Config:
     split: str = "all"
     test_share: float = 0.2
     limit: int | None = None
+    subset_seed: int | None = None
+    rules: tuple[str, ...] = ()
     cache_dir: str | None = None
 
 
@@ -55,39 +62,18 @@ def build(config: Config) -> Dataset:
     Raises:
         InputError: A setting or a row is wrong, or the data set cannot be had.
     """
-    selection = Selection(config.split, config.test_share, config.limit)
-    rows = _load(config)
+    selection = Selection(config.split, config.test_share, config.limit, config.subset_seed)
+    rows = load(HubAddress(config.repo, config.config_name, config.hf_split), config.cache_dir)
     wanted = (config.question_column, config.answers_column, config.options_column)
     missing = [column for column in wanted if column and column not in rows.column_names]
     if missing:
         raise InputError(
             f"{config.repo}: no column {missing[0]!r}; it has {', '.join(rows.column_names)}"
         )
-    columns = Format("the columns named in the config", lambda row: _question(row, config))
-    name = Path(config.repo).name
-    keyed = questions_of(config.repo, _numbered(rows), name, (columns,))
-    return Dataset(select(config.repo, keyed, selection))
-
-
-def _load(config: Config) -> Any:
-    # Imported here: the library takes seconds to load, and every command lists this folder.
-    import datasets
-
-    try:
-        return datasets.load_dataset(
-            config.repo, config.config_name, split=config.hf_split, cache_dir=config.cache_dir
-        )
-    except Exception as error:  # the hub's client raises some twenty kinds, from five libraries
-        cause = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise InputError(
-            f"{config.repo}: cannot be loaded ({cause}); check repo, config_name and hf_split, "
-            "and that the hub can be reached, or give a local folder of Parquet files"
-        ) from error
-
-
-def _numbered(rows: Any) -> Iterator[tuple[str, object]]:
-    for number, row in enumerate(rows, 1):
-        yield f"row {number}", row
+    numbered = ((f"row {number}", row) for number, row in enumerate(rows, 1))
+    named = Format("the columns named in the config", lambda row: _question(row, config), ())
+    keyed = questions_of(config.repo, numbered, Path(config.repo).name, (named,))
+    return Dataset(ruled(select(config.repo, keyed, selection), config.rules))
 
 
 def _question(row: Row, config: Config) -> Question:

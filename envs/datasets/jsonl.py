@@ -8,38 +8,22 @@ of the ids. With options, `answers[0]` is the right letter.
 
 from dataclasses import dataclass
 
-from ..question_files import Selection, read_questions, ruled
 from ..question_formats import PLAIN
+from ..question_sets import QuestionSet, SetConfig
 from ..types import Dataset
+
+SET = QuestionSet("jsonl", (PLAIN,))
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """Settings.
-
-    Attributes:
-        path: The file.
-        split: "all", "train" or "test".
-        test_share: Share of the questions that is "test", 0 to 1, by the hash of the id.
-        limit: At most so many questions, from the start; null for all.
-        rules: Rules of the searches for these questions: "novel_only" (no passage twice in an
-            episode), "strict_queries" (no query with the text of an option), "exclude_sources"
-            (without the passages that the question was made from).
-    """
-
-    path: str
-    split: str = "all"
-    test_share: float = 0.2
-    limit: int | None = None
-    rules: tuple[str, ...] = ()
+class Config(SetConfig):
+    """The settings that every named set has; the path must be given."""
 
 
 def build(config: Config) -> Dataset:
-    """Read the file.
+    """Read the questions.
 
     Raises:
-        InputError: A setting, the file or a row is wrong.
+        InputError: A setting, the source or a row is wrong.
     """
-    selection = Selection(config.split, config.test_share, config.limit)
-    questions = read_questions(config.path, "jsonl", (PLAIN,), selection)
-    return Dataset(ruled(questions, config.rules))
+    return Dataset(SET.questions(config))

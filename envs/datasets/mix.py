@@ -22,10 +22,13 @@ class Config:
     """Settings.
 
     Attributes:
-        parts: Files as "dataset=path", such as "nq=nq.jsonl" and "hotpotqa=hotpot.json".
+        parts: Sets as "dataset=path", such as "nq=nq.jsonl" and "hotpotqa=hotpot.json"; a path may
+            be an address on the Hugging Face hub, as "musique=hf:" for the set's own.
         split: "all", "train" or "test".
         test_share: Share of the questions that is "test", 0 to 1, by the hash of the id.
         limit: At most so many questions in all; null for all.
+        subset_seed: With a limit, a random subset by the hash of seed and id instead of the first
+            questions, equally many of each part as long as they last; null for the first ones.
         rules: Rules of the searches for these questions: "novel_only" (no passage twice in an
             episode), "strict_queries" (no query with the text of an option), "exclude_sources"
             (without the passages that the question was made from).
@@ -35,6 +38,7 @@ class Config:
     split: str = "all"
     test_share: float = 0.2
     limit: int | None = None
+    subset_seed: int | None = None
     rules: tuple[str, ...] = ()
 
 
@@ -44,13 +48,23 @@ def build(config: Config) -> Dataset:
     Raises:
         InputError: A setting, a part, a file or a row is wrong.
     """
-    Selection(config.split, config.test_share, config.limit)
+    selection = Selection(config.split, config.test_share, config.limit, config.subset_seed)
     if not config.parts:
         raise InputError('mix: no parts; give at least one, such as "nq=nq.jsonl"')
-    parts = [_read(part, config) for part in config.parts]
+    parts: Sequence[Sequence[Question]] = [_read(part, config) for part in config.parts]
     names = [part.partition("=")[0] for part in config.parts]
-    mixed = in_turn(_distinct(names, parts))
+    parts = _distinct(names, parts)
+    if config.subset_seed is not None:
+        parts = _subset(parts, selection)
+    mixed = in_turn(parts)
     return Dataset(ruled(tuple(islice(mixed, config.limit)), config.rules))
+
+
+def _subset(parts: Sequence[Sequence[Question]], selection: Selection) -> list[list[Question]]:
+    """Of each part the questions of the seeded subset, in the order of the file."""
+    ranked = in_turn(sorted(part, key=selection.rank) for part in parts)
+    chosen = {question.id for question in islice(ranked, selection.limit)}
+    return [[question for question in part if question.id in chosen] for part in parts]
 
 
 def _read(part: str, config: Config) -> Sequence[Question]:

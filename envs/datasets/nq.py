@@ -7,35 +7,28 @@ format. A row without an id gets one from the hash of its content.
 
 from dataclasses import dataclass
 
-from ..question_files import Selection, read_questions
-from ..question_formats import FLASHRAG, NQ_OPEN, PLAIN, SEARCH_R1
+from ..question_formats import FLASHRAG, PLAIN, SEARCH_R1
+from ..question_hub import HubAddress
+from ..question_sets import QuestionSet, SetConfig
 from ..types import Dataset
+from ..wikipedia_formats import NQ_OPEN
 
-FORMATS = (PLAIN, FLASHRAG, SEARCH_R1, NQ_OPEN)
+SET = QuestionSet(
+    "nq",
+    (PLAIN, FLASHRAG, SEARCH_R1, NQ_OPEN),
+    hub=(HubAddress("google-research-datasets/nq_open"),),
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """Settings.
-
-    Attributes:
-        path: The file.
-        split: "all", "train" or "test".
-        test_share: Share of the questions that is "test", 0 to 1, by the hash of the id.
-        limit: At most so many questions, from the start; null for all.
-    """
-
-    path: str
-    split: str = "all"
-    test_share: float = 0.2
-    limit: int | None = None
+class Config(SetConfig):
+    """The settings that every named set has."""
 
 
 def build(config: Config) -> Dataset:
-    """Read the file.
+    """Read the questions.
 
     Raises:
-        InputError: A setting, the file or a row is wrong.
+        InputError: A setting, the source or a row is wrong.
     """
-    selection = Selection(config.split, config.test_share, config.limit)
-    return Dataset(read_questions(config.path, "nq", FORMATS, selection))
+    return Dataset(SET.questions(config))

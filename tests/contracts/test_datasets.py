@@ -33,13 +33,17 @@ def plugin(request: pytest.FixtureRequest) -> ModuleType:
 
 @pytest.fixture
 def required(plugin: ModuleType, tmp_path: Path) -> dict[str, Any]:
-    """Values for the fields of `Config` that have no default."""
+    """Values for the fields of `Config` without a default, and the path, whose default is a hub."""
     folder = tmp_path / "letters"
     folder.mkdir()
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     known: dict[str, Any] = {"path": str(path), "parts": (f"jsonl={path}",), "repo": str(folder)}
-    needed = [field.name for field in dataclasses.fields(plugin.Config) if _is_required(field)]
+    needed = [
+        field.name
+        for field in dataclasses.fields(plugin.Config)
+        if _is_required(field) or field.name == "path"
+    ]
     missing = set(needed) - set(known)
     assert not missing, f"teach this test a value for {missing}"
     values = {name: known[name] for name in needed}
@@ -61,7 +65,9 @@ def test_is_one_documented_file_with_a_frozen_config(plugin: ModuleType) -> None
     assert plugin.Config.__dataclass_params__.frozen
     fields = [field.name for field in dataclasses.fields(plugin.Config)]
     assert {"split", "limit"} <= set(fields)
-    undocumented = [name for name in fields if f"{name}: " not in plugin.Config.__doc__]
+    # A field that is inherited is documented where it comes from.
+    texts = "".join(base.__doc__ or "" for base in plugin.Config.__mro__)
+    undocumented = [name for name in fields if f"{name}: " not in texts]
     assert not undocumented
 
 
@@ -113,6 +119,23 @@ def test_the_same_config_gives_the_same_dataset(
 def test_a_limit_takes_a_prefix(plugin: ModuleType, required: dict[str, Any]) -> None:
     few, many = (_build(plugin, required, limit=limit).questions for limit in (7, 30))
     assert tuple(many[:7]) == tuple(few)
+
+
+def test_a_seeded_subset_is_in_order_and_grows(
+    plugin: ModuleType, required: dict[str, Any]
+) -> None:
+    if "subset_seed" not in {field.name for field in dataclasses.fields(plugin.Config)}:
+        assert _build(plugin, required).passages is not None, "a world's limit is its size"
+        return
+    everything = [question.id for question in _build(plugin, required).questions]
+    few, many, others = (
+        [q.id for q in _build(plugin, required, limit=limit, subset_seed=seed).questions]
+        for limit, seed in ((7, 0), (30, 0), (30, 1))
+    )
+    assert len(few) == 7 and len(many) == 30 and set(few) <= set(many)
+    assert [each for each in everything if each in many] == many != everything[:30]
+    # Of two random halves of 60 about half of the questions are the same.
+    assert 8 <= len(set(many) & set(others)) <= 22
 
 
 def test_train_and_test_are_disjoint_and_make_up_all(

@@ -34,7 +34,10 @@ def test_a_missing_file(tmp_path: Path, name: str) -> None:
 
 
 def test_an_unknown_suffix(tmp_path: Path) -> None:
-    assert "unknown format" in refused(nq, write(tmp_path / "rows.csv", GOOD))
+    assert refused(nq, write(tmp_path / "rows.txt", GOOD)) == (
+        "rows.txt: unknown format; the name must end in one of .json, .json.gz, .jsonl, .jsonl.gz, "
+        ".parquet, .csv, .tsv"
+    )
 
 
 @pytest.mark.parametrize("name", ["empty.jsonl", "empty.json"])
@@ -73,9 +76,20 @@ def test_malformed_json_file_names_the_line(tmp_path: Path) -> None:
     assert refused(hotpotqa, path).startswith("q.json: line 3: not JSON")
 
 
-def test_json_lines_under_the_name_of_json_get_a_hint(tmp_path: Path) -> None:
-    message = refused(nq, write(tmp_path / "q.json", GOOD, GOOD))
-    assert message.endswith("name it .jsonl if it has one object a line")
+@pytest.mark.parametrize("name", ["q.json", "q.json.gz"])
+def test_json_lines_under_the_name_of_json_are_read(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "q.jsonl", GOOD, {**GOOD, "id": "2"}, {**GOOD, "question": " "})
+    data = path.read_bytes()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    assert refused(nq, path) == f"{name}: line 3: the question is empty"
+    assert len(nq.build(nq.Config(str(path), limit=2)).questions) == 2
+
+
+def test_objects_in_a_row_get_a_hint(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    path.write_text(json.dumps(GOOD) + json.dumps(GOOD))
+    assert refused(nq, path).endswith("name it .jsonl if it has one object a line")
 
 
 def test_json_that_is_no_list(tmp_path: Path) -> None:

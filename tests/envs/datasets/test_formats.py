@@ -1,12 +1,8 @@
 """Every publisher's format, in rows as the publishers write them."""
 
-import gzip
-import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from envs.datasets import hotpotqa, jsonl, medqa, mix, nq
@@ -14,25 +10,7 @@ from envs.types import Question
 from retrieval.errors import InputError
 from retrieval.types import Passage
 
-Rows = list[dict[str, Any]]
-
-
-def jsonl_file(path: Path, rows: Rows) -> str:
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    return str(path)
-
-
-def json_file(path: Path, value: object) -> str:
-    text = json.dumps(value)
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    return str(path)
-
-
-def parquet_file(path: Path, rows: Rows) -> str:
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    return str(path)
-
+from .question_files import Rows, json_file, jsonl_file, parquet_file
 
 PLAIN = {
     "id": "nq-dev-0",
@@ -276,6 +254,11 @@ class TestMedQA:
         assert question.answers == ("B", "Sensation")
         assert question.options == MEDQA["options"]
         assert question.dataset == "medqa"
+
+    def test_texts_that_are_letters(self, tmp_path: Path) -> None:
+        row = {**MEDQA, "options": {letter: letter for letter in "ABCD"}}
+        (question,) = medqa.build(medqa.Config(jsonl_file(tmp_path / "q.jsonl", [row]))).questions
+        assert question.answers == ("B", "B")
 
     def test_options_as_key_and_value(self, tmp_path: Path) -> None:
         listed = [{"key": key, "value": value} for key, value in MEDQA["options"].items()]

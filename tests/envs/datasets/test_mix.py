@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from envs.datasets import jsonl, mix
+from retrieval import plugins
 from retrieval.errors import InputError
 
 
@@ -23,6 +24,28 @@ def test_one_of_each_in_turn_until_the_files_run_out(tmp_path: Path) -> None:
     second = write(tmp_path / "b.jsonl", "b1", "b2")
     assert ids(f"nq={first}", f"hotpotqa={second}") == ["a1", "b1", "a2", "b2", "a3", "a4"]
     assert ids(f"nq={first}", f"hotpotqa={second}", limit=3) == ["a1", "b1", "a2"]
+
+
+def test_a_seeded_subset_has_equally_many_of_each(tmp_path: Path) -> None:
+    first = write(tmp_path / "a.jsonl", *(f"a{n}" for n in range(40)))
+    second = write(tmp_path / "b.jsonl", *(f"b{n}" for n in range(40)))
+    parts = (f"nq={first}", f"triviaqa={second}")
+    chosen = ids(*parts, limit=20, subset_seed=5)
+    assert [each[0] for each in chosen] == ["a", "b"] * 10
+    # Each half is the subset of its file, in its order.
+    alone = jsonl.build(jsonl.Config(first, limit=10, subset_seed=5)).questions
+    assert chosen[::2] == [question.id for question in alone] != [f"a{n}" for n in range(10)]
+
+
+def test_every_named_set_can_be_a_part(tmp_path: Path) -> None:
+    names = [
+        name
+        for name in plugins.names("envs.datasets")
+        if hasattr(plugins.load("envs.datasets", name), "SET")
+    ]
+    assert len(names) == 14
+    parts = [f"{name}={write(tmp_path / f'{name}.jsonl', name)}" for name in names]
+    assert ids(*parts) == names
 
 
 def test_ids_that_collide_get_the_name_of_their_part(tmp_path: Path) -> None:
@@ -61,7 +84,10 @@ def test_each_part_is_split_as_if_alone(tmp_path: Path) -> None:
         (("nq=",), 'must be "dataset=path"'),
         (("atlas=x",), "atlas reads no file"),
         (("mix=x",), "mix reads no file"),
-        (("squad=x.jsonl",), "unknown name 'squad'; choose one of atlas"),
+        (
+            ("squad=x.jsonl",),
+            "unknown name 'squad'; choose one of 2wikimultihopqa, alphamed, atlas",
+        ),
         (("nq=/none/x.jsonl",), "/none/x.jsonl: no such file"),
     ],
 )
