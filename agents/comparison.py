@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 from retrieval.errors import InputError
 from retrieval.rows import read_rows
 
-from .command_line import check_creatable
 from .comparison_table import table
 from .metrics import write_json
 from .predictions import OUTCOMES, Prediction
 from .statistics import paired_bootstrap, paired_permutation
+from .writing import check_creatable
 
 # The headline metrics, then the others, in the order of the table.
 METRICS = ("accuracy", "em", "f1", "searches", "tokens")

@@ -43,10 +43,11 @@ def _play(question: Question) -> Script:
     while True:
         so_far = (assistant(said),) if said else ()
         part = yield from ask(asked, *so_far, stop=(_QUERY_END,))
-        said += part
         _, begun, query = part.removesuffix(_QUERY_END).rpartition(_QUERY)
-        if last or not begun or not part.endswith(_QUERY_END):
+        if last or not begun or _QUERY_END in query:
             break
+        # Some servers leave off the mark at which they stopped.
+        said += part if part.endswith(_QUERY_END) else part + _QUERY_END
         seen = yield from search(query.strip(), thought=part)
         context = f"Reasoning so far: {said}\n\nQuery: {query.strip()}\n\nDocuments: {seen.text}"
         digest = yield from ask(user(f"{_DIGEST}\n\nQuestion: {question.text}\n\n{context}"))
