@@ -360,6 +360,16 @@ def test_thousands_of_episodes_load_and_filter(opened: Open, large: Path) -> Non
     wait(browser, lambda: number(browser) == f"{62 * kind + half} of 5,000 questions")
 
 
+@pytest.mark.parametrize("rows", [[], [p for p in PREDICTIONS if p.failed][:3]])
+def test_without_a_scored_episode_there_is_still_a_report(
+    opened: Open, tmp_path: Path, rows: list[Prediction]
+) -> None:
+    browser = opened(page=write_report(results_folder.write(tmp_path, rows)))
+    assert number(browser) == f"{len(rows)} of {len(rows)} questions"
+    assert listed(browser) == [key(p) for p in rows]
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#plots svg")) == 4
+
+
 def test_packed_data_are_unpacked(opened: Open, file: Path, tmp_path: Path) -> None:
     packed = tmp_path / "packed.html"
     data = results_folder.data_of(file.read_text(encoding="utf-8"))
