@@ -4,8 +4,9 @@
     python -m benchmarks.stability --variants grpo --regimes on-policy --first-seed 3 --seeds 1
 
 Builds the model once (runs/stability/model), then runs `train.py` with configs/laboratory.yaml once
-per regime, variant and seed. Stopped and started again, it goes on where it was. Flags after `--`
-go to train.py. Writes stability.csv, stability.md and figures into --out.
+per regime, variant and seed. Stopped and started again, it goes on where it was; runs that
+stability.csv in --out knows are not run again, even if their folders are gone. Flags after `--` go
+to train.py. Writes stability.csv, stability.md and figures into --out.
 """
 
 import argparse
@@ -45,8 +46,11 @@ def main() -> int:
     _model(Path("runs/stability/model"))
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     planned = runs.plan(args.out, args.regimes, args.variants, seeds)
-    failed = runs.execute(planned, args.jobs, args.flags)
-    rows = report.collect(planned, args.out / "stability.csv")
+    table = args.out / "stability.csv"
+    known = {report.key(row) for row in report.read(table)}
+    missing = [r for r in planned if (r.regime, r.variant, str(r.seed)) not in known]
+    failed = runs.execute(missing, args.jobs, args.flags)
+    rows = report.collect(missing, table)
     if rows:
         summary = f"{report.table(rows)}\n{report.contrasts(rows)}"
         (args.out / "stability.md").write_text(summary, encoding="utf-8")

@@ -3,13 +3,13 @@
 import csv
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from .runs import Run
-from .variants import CONTRASTS
+from .variants import CONTRASTS, REGIMES, VARIANTS
 
 # Name of the metric in metrics.jsonl -> its column in the CSV.
 METRICS = {
@@ -32,10 +32,30 @@ COLLAPSE = 0.5  # a run has collapsed if it ends below this share of its best
 Rows = list[dict[str, str]]
 
 
+def read(file: Path) -> Rows:
+    """The rows of a CSV that `collect` wrote; none without it."""
+    if not file.exists():
+        return []
+    with file.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def key(row: Mapping[str, str]) -> tuple[str, str, str]:
+    """The run that a row belongs to."""
+    return row["regime"], row["variant"], row["seed"]
+
+
 def collect(runs: Iterable[Run], file: Path) -> Rows:
-    """Write the CSV: one row per step; the last row of a run has its held-out scores."""
+    """Add to the CSV: one row per step; the last row of a run has its held-out scores.
+
+    Runs that only the CSV knows stay in it: their folders may be gone.
+    """
     columns = ["regime", "variant", "seed", "step", *METRICS.values(), "held_out", "held_out_start"]
     rows = [row for run in runs if run.done for row in _rows(run)]
+    found = {key(row) for row in rows}
+    rows += [row for row in read(file) if key(row) not in found]
+    order = {name: place for place, name in enumerate([*REGIMES, *VARIANTS])}
+    rows.sort(key=lambda row: (order[row["regime"]], order[row["variant"]], int(row["seed"])))
     with file.open("w", newline="", encoding="utf-8") as out:
         writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
         writer.writeheader()

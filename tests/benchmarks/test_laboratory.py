@@ -87,6 +87,25 @@ def test_contrasts_are_differences_seed_by_seed(tmp_path: Path) -> None:
     assert known <= set(VARIANTS)
 
 
+def test_runs_whose_folders_are_gone_stay_in_the_csv(tmp_path: Path) -> None:
+    file = tmp_path / "stability.csv"
+    assert report.read(file) == []
+    first, second = runs.plan(tmp_path, ["off-policy"], ["grpo"], range(2))
+    fake(second, [0.5, 0.25], 0.5)
+    (before,) = {report.key(row) for row in report.collect([second], file)}
+    assert before == ("off-policy", "grpo", "1")
+    fake(first, [0.125], 0.25)
+    rows = report.collect([first], file)
+    assert [(row["seed"], row["em"]) for row in rows] == [
+        ("0", "0.125"),
+        ("1", "0.5"),
+        ("1", "0.25"),
+    ]
+    assert report.read(file) == [dict.fromkeys(report.read(file)[0], "") | row for row in rows]
+    # A run that is made again takes the place of the old one.
+    assert len(report.collect([second], file)) == 3
+
+
 SMALL = (
     *("--model.name=tiny", "--dataset.people=20", "--dataset.hops=[1]", "--run.steps=2"),
     *("--rollout.questions_per_step=2", "--engine.max_tokens=8", "--evaluation.questions=2"),
