@@ -17,7 +17,13 @@ SET = QuestionSet("jsonl", (PLAIN,))
 
 @dataclass(frozen=True, slots=True)
 class Config(SetConfig):
-    """The settings that every named set has; the path must be given."""
+    """The settings that every named set has, with a path of its own.
+
+    Attributes:
+        path: The file; this format has no place on the hub.
+    """
+
+    path: str
 
 
 def build(config: Config) -> Dataset:
