@@ -12,7 +12,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from envs.shuffling import shuffled
+from envs.shuffling import num_orders, shuffled
 from envs.types import Dataset, Episode, Question, Reward, Step
 from retrieval import plugins
 from retrieval.errors import InputError
@@ -212,7 +212,11 @@ def chosen_questions(dataset: Dataset, flags: Namespace) -> tuple[Question, ...]
     if flags.orders > 1:
         if not all(question.options for question in questions):
             raise InputError("--orders: only questions with options can be asked in several orders")
-        questions = [shuffled(q, order) for q in questions for order in range(flags.orders)]
+        questions = [
+            shuffled(question, order)
+            for question in questions
+            for order in range(min(flags.orders, num_orders(question)))
+        ]
     return tuple(questions)
 
 
