@@ -33,7 +33,7 @@ class Journal:
                 row = json.loads(line)
             except ValueError:
                 break
-            made = Prediction(**row)
+            made = Prediction.from_json(row)
             self.known[made.dataset, made.id] = made
             whole.append(line if line.endswith(b"\n") else line + b"\n")
         file.write_bytes(b"".join(whole))

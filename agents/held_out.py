@@ -38,7 +38,7 @@ def evaluated(parts: Parts, when: str) -> list[Prediction] | None:
     file = evaluation_file(parts, when)
     if not file.exists():
         return None
-    known = [Prediction(**row) for row in metrics.read_lines(file)]
+    known = [Prediction.from_json(row) for row in metrics.read_lines(file)]
     wanted = [question.id for question in parts.held_out]
     return known if [prediction.id for prediction in known] == wanted else None
 

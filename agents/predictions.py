@@ -100,6 +100,12 @@ class Prediction:
         """A JSON object."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> "Prediction":
+        """The prediction that `to_json` wrote."""
+        lists = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
+        return cls(**{**row, **lists})
+
 
 def score(question: Question, answer: str | None) -> dict[str, float]:
     """The metrics of one final answer (None scores 0); the headline metric comes first."""

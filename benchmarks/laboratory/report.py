@@ -27,7 +27,7 @@ SMOOTH = 3  # steps whose mean stands for "now"
 LATE = 5  # steps at the end, whose mean is less noisy than the last one
 # 97.5 % quantile of Student's t at so many degrees of freedom.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306}
-COLLAPSE = 0.5  # a run has collapsed if it ends below this share of its best
+COLLAPSE = 0.5  # a run has collapsed if it ends below this share of its held-out EM at the start
 
 Rows = list[dict[str, str]]
 
@@ -105,13 +105,15 @@ def _line(variant: str, rows: Rows) -> str:
     curves = _curves(rows, "em")
     now = [np.convolve(curve, np.ones(SMOOTH) / SMOOTH, "valid") for curve in curves]
     last, best = np.array([c[-1] for c in now]), np.array([c.max() for c in now])
-    held_out = np.array([float(row["held_out"]) for row in rows if row.get("held_out")])
+    ends = [row for row in rows if row.get("held_out")]
+    held_out = np.array([float(row["held_out"]) for row in ends])
+    start = np.array([float(row["held_out_start"]) for row in ends])
     searches = np.array([curve[-SMOOTH:].mean() for curve in _curves(rows, "searches")])
     spread = held_out.std(ddof=1) if len(held_out) > 1 else 0.0
     return (
         f"| `{variant}` | {len(curves)} | {held_out.mean():.3f} ± {spread:.3f} | "
         f"{last.mean():.3f} | {best.mean():.3f} | {(best - last).mean():.3f} | "
-        f"{np.mean(last < COLLAPSE * best):.2f} | {searches.mean():.2f} |"
+        f"{np.mean(held_out < COLLAPSE * start):.2f} | {searches.mean():.2f} |"
     )
 
 

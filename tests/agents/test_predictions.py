@@ -115,7 +115,7 @@ def test_a_transcript_holds_the_turns_without_the_passages_texts() -> None:
 def test_a_prediction_survives_its_file() -> None:
     made = to_prediction(Played(episode(OPEN, SEARCH, answer="Paris"), 3))
     assert made.score == 1.0
-    again = Prediction(**json.loads(json.dumps(made.to_json())))
+    again = Prediction.from_json(json.loads(json.dumps(made.to_json())))
     assert json.dumps(again.to_json()) == json.dumps(made.to_json())
     assert again.score == 1.0
 
