@@ -22,6 +22,9 @@ METRICS = {
     "grad_scale": "grad_scale",
     "invalid_rate": "invalid_rate",
 }
+# What the last row of a run adds: scores on held-out questions at the start and the end, the latter
+# also by number of hops.
+HELD_OUT = ("held_out_start", "held_out", "held_out_1", "held_out_2", "held_out_3")
 LOGARITHMIC = {"grad_norm", "kl_old", "clip_norm"}
 SMOOTH = 3  # steps whose mean stands for "now"
 LATE = 5  # steps at the end, whose mean is less noisy than the last one
@@ -50,7 +53,7 @@ def collect(runs: Iterable[Run], file: Path) -> Rows:
 
     Runs that only the CSV knows stay in it: their folders may be gone.
     """
-    columns = ["regime", "variant", "seed", "step", *METRICS.values(), "held_out", "held_out_start"]
+    columns = ["regime", "variant", "seed", "step", *METRICS.values(), *HELD_OUT]
     rows = [row for run in runs if run.done for row in _rows(run)]
     found = {key(row) for row in rows}
     rows += [row for row in read(file) if key(row) not in found]
@@ -73,11 +76,19 @@ def _rows(run: Run) -> Rows:
         for step in steps
     ]
     summary = json.loads((run.folder / "summary.json").read_text(encoding="utf-8"))
-    rows[-1] |= {
-        "held_out": _short(summary["em_after"]),
-        "held_out_start": _short(summary["em_before"]),
-    }
+    scores = {"held_out_start": summary["em_before"], "held_out": summary["em_after"]}
+    rows[-1] |= {name: _short(score) for name, score in (scores | _by_hops(run)).items()}
     return rows
+
+
+def _by_hops(run: Run) -> dict[str, float]:
+    """The final held-out EM over the questions of each number of hops ("atlas-2hop")."""
+    scores: defaultdict[str, list[float]] = defaultdict(list)
+    with (run.folder / "evaluation" / "after.jsonl").open(encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            hops = row["dataset"].removesuffix("hop").rpartition("-")[2]
+            scores[f"held_out_{hops}"].append(row["metrics"]["em"])
+    return {name: float(np.mean(values)) for name, values in scores.items()}
 
 
 def _short(value: float | None) -> str:
@@ -91,8 +102,9 @@ def table(rows: Rows) -> str:
         lines += [
             f"### {regime}",
             "",
-            "| variant | seeds | held-out EM, end | last | best | drop | collapsed | searches |",
-            "|---|---|---|---|---|---|---|---|",
+            "| variant | seeds | held-out EM, end | of 1, 2, 3 hops | last | best | drop | collapsed | "
+            "searches |",
+            "|---|---|---|---|---|---|---|---|---|",
         ]
         of_regime = [row for row in rows if row["regime"] == regime]
         for variant in dict.fromkeys(row["variant"] for row in of_regime):
@@ -108,11 +120,12 @@ def _line(variant: str, rows: Rows) -> str:
     ends = [row for row in rows if row.get("held_out")]
     held_out = np.array([float(row["held_out"]) for row in ends])
     start = np.array([float(row["held_out_start"]) for row in ends])
+    hops = ", ".join(f"{np.mean([float(row[name]) for row in ends]):.2f}" for name in HELD_OUT[2:])
     searches = np.array([curve[-SMOOTH:].mean() for curve in _curves(rows, "searches")])
     spread = held_out.std(ddof=1) if len(held_out) > 1 else 0.0
     return (
         f"| `{variant}` | {len(curves)} | {held_out.mean():.3f} ± {spread:.3f} | "
-        f"{last.mean():.3f} | {best.mean():.3f} | {(best - last).mean():.3f} | "
+        f"{hops} | {last.mean():.3f} | {best.mean():.3f} | {(best - last).mean():.3f} | "
         f"{np.mean(held_out < COLLAPSE * start):.2f} | {searches.mean():.2f} |"
     )
 

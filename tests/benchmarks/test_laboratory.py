@@ -40,6 +40,11 @@ def fake(run: runs.Run, ems: list[float], after: float) -> None:
             line = dict.fromkeys(report.METRICS, 0.5) | {"step": step, "em": em, "clip_norm": None}
             out.write(json.dumps(line) + "\n")
     (run.folder / "summary.json").write_text(json.dumps({"em_before": 0.3, "em_after": after}))
+    # One-hop questions are half right, two-hop ones as `after` says, three-hop ones wrong.
+    scores = [("1", 1.0), ("1", 0.0), ("2", after), ("3", 0.0)]
+    rows = [{"dataset": f"atlas-{hops}hop", "metrics": {"em": em}} for hops, em in scores]
+    (run.folder / "evaluation").mkdir()
+    (run.folder / "evaluation" / "after.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
 
 def test_what_is_done_is_not_run_again_and_what_began_goes_on(tmp_path: Path) -> None:
@@ -61,12 +66,12 @@ def test_the_csv_and_the_table_by_hand(tmp_path: Path) -> None:
     assert len(rows) == 12
     lines = (tmp_path / "stability.csv").read_text().splitlines()
     assert lines[0].startswith("regime,variant,seed,step,em,searches,grad_norm")
-    assert lines[1] == "off-policy,ppo,0,1,0.3,0.5,0.5,0.5,0.5,,0.5,0.5,,"
-    assert lines[6].endswith(",0.7,0.3")
+    assert lines[1] == "off-policy,ppo,0,1,0.3,0.5,0.5,0.5,0.5,,0.5,0.5,,,,,"
+    assert lines[6].endswith(",0.3,0.7,0.5,0.7,0")
     # Held out 0.7 and 0.1: mean 0.4, sd 0.424. Last 0.6 and 0.1; best 0.6 and 0.6: drop 0.25.
-    assert "| `ppo` | 2 | 0.400 ± 0.424 | 0.350 | 0.600 | 0.250 | 0.50 | 0.50 |" in report.table(
-        rows
-    )
+    line = "| `ppo` | 2 | 0.400 ± 0.424 | 0.50, 0.40, 0.00 | "
+    line += "0.350 | 0.600 | 0.250 | 0.50 | 0.50 |"
+    assert line in report.table(rows)
     report.figure(rows, ["ppo"], tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
