@@ -102,8 +102,8 @@ def table(rows: Rows) -> str:
         lines += [
             f"### {regime}",
             "",
-            "| variant | seeds | held-out EM, end | of 1, 2, 3 hops | last | best | drop | collapsed | "
-            "searches |",
+            "| variant | seeds | held-out EM, end | of 1, 2, 3 hops | last | best | drop | "
+            "collapsed | searches |",
             "|---|---|---|---|---|---|---|---|---|",
         ]
         of_regime = [row for row in rows if row["regime"] == regime]
