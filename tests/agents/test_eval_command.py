@@ -67,6 +67,7 @@ def test_a_run_is_evaluated_as_it_was_trained(
     used = yaml.safe_load((out / "config.yaml").read_text())
     newest = str(trained / "checkpoints" / "step-000004")
     assert used.pop("model") == {**own["model"], "adapter": newest}
+    assert used.pop("method") == {"name": "search_r1"}
     assert used == {section: own[section] for section in used}
 
 
@@ -132,6 +133,7 @@ def test_other_questions_and_another_corpus(trained: Path, tmp_path: Path, capsy
         "split": "all",
         "test_share": 0.2,
         "limit": None,
+        "subset_seed": None,
         "rules": [],
     }
     assert used["engine"]["max_tokens"] == 8 and used["env"]["top_k"] == 1
@@ -217,8 +219,8 @@ def test_flags_that_make_no_sense_are_refused(tmp_path: Path, capsys: Capture) -
         "--limit=0": "--limit: 0 is too few; give at least 1",
         "--limit=-3": "--limit: -3 is too few; give at least 1",
         "--limit=x": "limit is x; give a value of type int or null",
-        "--optimizer.lr=1": "optimizer.lr: unknown key. Valid keys at the top level: agent, data",
-        "--agnet=x": "agnet: unknown key. Did you mean agent? Valid keys at the top level: agent, ",
+        "--optimizer.lr=1": "optimizer.lr: unknown key. Valid keys at the top level: abstain, agent, data",
+        "--agnet=x": "agnet: unknown key. Did you mean agent? Valid keys at the top level: abstain, agent, ",
     }.items():
         assert refusal(capsys, tmp_path, *out, flag).startswith(message)
     file = tmp_path / "agent.yaml"
