@@ -3,7 +3,8 @@
 The gradient of a clipped surrogate is G - C: G that of the surrogate without a clip, C the part at
 the clipped tokens. The paper divides the gradient by ||C||_2, so that clipped, off-policy batches
 take smaller steps. It says nothing of C = 0, of a bound, or of the order relative to global-norm
-clipping; here the policy's gradient is scaled before that clip, and by 1 if nothing is clipped.
+clipping. Here the factor is 1 if nothing is clipped, and it scales the optimiser's step (the default,
+by docs/stability.md) or the policy's gradient, the latter before that clip.
 """
 
 import statistics
@@ -31,14 +32,14 @@ class Normaliser:
             1 / max(1, ||C||). "smooth" is c / (c + ||C||) with c the running median of the
             gradient's norm: never above 1, and 1 / ||C|| up to a constant for large ||C||.
         power: 1, or 2 for the variant of one summary that divides by ||C||^2.
-        apply_to: "gradient", or "step": the optimiser's step is scaled. Adam nearly undoes a scale
-            on the gradient, for its second moment follows.
+        apply_to: "step": the optimiser's step is scaled. "gradient": the policy's gradient is,
+            before the global-norm clip; Adam nearly undoes that, for its second moment follows.
         delta: Keeps "literal" finite.
     """
 
     rule: str = "smooth"
     power: int = 1
-    apply_to: str = "gradient"
+    apply_to: str = "step"
     delta: float = 1e-8
 
     def __post_init__(self) -> None:

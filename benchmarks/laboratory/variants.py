@@ -33,20 +33,22 @@ def _options(options: dict[str, str]) -> dict[str, str]:
     return {f"algorithm.{key}": value for key, value in options.items()}
 
 
+_GRADIENT = {"apply_to": "gradient"}
+
 VARIANTS: dict[str, Variant] = {
     "ppo": Variant(_ppo("ppo")),
     "turn_ppo": Variant(_ppo("turn_ppo")),
-    "s_ppo": Variant(_ppo("s_ppo"), needs_clip=True),
-    "so_ppo": Variant(_ppo("so_ppo"), needs_clip=True),
+    "s_ppo": Variant(_ppo("s_ppo", **_GRADIENT), needs_clip=True),
+    "so_ppo": Variant(_ppo("so_ppo", **_GRADIENT), needs_clip=True),
     "grpo": Variant(_grpo("grpo")),
-    "so_grpo": Variant(_grpo("so_grpo"), needs_clip=True),
+    "so_grpo": Variant(_grpo("so_grpo", **_GRADIENT), needs_clip=True),
     "gspo": Variant(_grpo("gspo")),
     "stratified_grpo": Variant(_grpo("stratified_grpo")),
     "stratified_grpo-1.0": Variant(_grpo("stratified_grpo", alpha="1.0")),
     "stratified_grpo-random": Variant(_grpo("stratified_grpo", strata="random")),
     "stratified_grpo-turns": Variant(_grpo("stratified_grpo", strata="turns")),
-    "so_grpo-max1": Variant(_grpo("so_grpo", rule="max1"), needs_clip=True),
-    "so_grpo-literal": Variant(_grpo("so_grpo", rule="literal"), needs_clip=True),
+    "so_grpo-max1": Variant(_grpo("so_grpo", rule="max1", **_GRADIENT), needs_clip=True),
+    "so_grpo-literal": Variant(_grpo("so_grpo", rule="literal", **_GRADIENT), needs_clip=True),
     "so_grpo-step": Variant(_grpo("so_grpo", apply_to="step"), needs_clip=True),
     "so_grpo-max1-step": Variant(_grpo("so_grpo", rule="max1", apply_to="step"), needs_clip=True),
     "so_grpo-literal-step": Variant(
@@ -54,9 +56,11 @@ VARIANTS: dict[str, Variant] = {
     ),
     "so_ppo-step": Variant(_ppo("so_ppo", apply_to="step"), needs_clip=True),
     "grpo-sgd": Variant(_grpo("grpo") | _SGD, needs_clip=True),
-    "so_grpo-sgd": Variant(_grpo("so_grpo") | _SGD, needs_clip=True),
-    "so_grpo-sgd-max1": Variant(_grpo("so_grpo", rule="max1") | _SGD, needs_clip=True),
-    "so_grpo-sgd-literal": Variant(_grpo("so_grpo", rule="literal") | _SGD, needs_clip=True),
+    "so_grpo-sgd": Variant(_grpo("so_grpo", **_GRADIENT) | _SGD, needs_clip=True),
+    "so_grpo-sgd-max1": Variant(_grpo("so_grpo", rule="max1", **_GRADIENT) | _SGD, needs_clip=True),
+    "so_grpo-sgd-literal": Variant(
+        _grpo("so_grpo", rule="literal", **_GRADIENT) | _SGD, needs_clip=True
+    ),
     "dr_grpo": Variant(_grpo("dr_grpo")),
     "dapo": Variant(_grpo("dapo")),
     "sapo": Variant(_grpo("sapo")),
@@ -90,6 +94,7 @@ CONTRASTS: dict[str, list[tuple[str, str]]] = {
         ("s_ppo", "ppo"),
         ("so_ppo", "ppo"),
         ("so_ppo", "turn_ppo"),
+        ("so_ppo-step", "ppo"),
         ("so_ppo-step", "so_ppo"),
     ],
     "b. rules of the normaliser, against GRPO without it": [
@@ -99,6 +104,7 @@ CONTRASTS: dict[str, list[tuple[str, str]]] = {
         ("so_grpo-step", "grpo"),
         ("so_grpo-max1-step", "grpo"),
         ("so_grpo-literal-step", "grpo"),
+        ("so_grpo-step", "so_grpo"),
         ("so_grpo-sgd", "grpo-sgd"),
         ("so_grpo-sgd-max1", "grpo-sgd"),
         ("so_grpo-sgd-literal", "grpo-sgd"),

@@ -44,7 +44,7 @@ def test_the_gradient_is_the_bases_times_the_factor(own, rule, power) -> None:
     batch = sampled(own, spread=0.5)
     still(own, grpo.build(grpo.Config())).update(batch, 0)
     base = gradients(own)
-    metrics = still(own, so(rule=rule, power=power)).update(batch, 0)
+    metrics = still(own, so(rule=rule, power=power, apply_to="gradient")).update(batch, 0)
     norm, removed = base.norm().item(), metrics["clip_norm"]
     factor = {
         "literal": 1 / removed**power,
@@ -100,10 +100,11 @@ def test_a_scaled_step_moves_that_much_and_adam_undoes_a_scaled_gradient(kind, a
 
 def test_the_factor_comes_before_the_global_norm_clip() -> None:
     """A step within the limit after scaling is not clipped, although it was beyond it before."""
-    free, metrics = step_of(so(), torch.optim.SGD)
+    algorithm = so(apply_to="gradient")
+    free, metrics = step_of(algorithm, torch.optim.SGD)
     limit = 1.01 * metrics["grad_norm"] * metrics["grad_scale"]
     assert limit < metrics["grad_norm"]
-    bounded, _ = step_of(so(), torch.optim.SGD, max_grad_norm=limit)
+    bounded, _ = step_of(algorithm, torch.optim.SGD, max_grad_norm=limit)
     assert torch.equal(free, bounded)
 
 
