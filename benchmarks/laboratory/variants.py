@@ -56,6 +56,8 @@ VARIANTS: dict[str, Variant] = {
     ),
     "so_ppo-step": Variant(_ppo("so_ppo", apply_to="step"), needs_clip=True),
     "grpo-sgd": Variant(_grpo("grpo") | _SGD, needs_clip=True),
+    # A constant scale of the step, the mean of the one that `so_grpo-step` chooses by ||C||.
+    "grpo-lr0.7": Variant(_grpo("grpo") | {"optimizer.lr": "7e-4"}, needs_clip=True),
     "so_grpo-sgd": Variant(_grpo("so_grpo", **_GRADIENT) | _SGD, needs_clip=True),
     "so_grpo-sgd-max1": Variant(_grpo("so_grpo", rule="max1", **_GRADIENT) | _SGD, needs_clip=True),
     "so_grpo-sgd-literal": Variant(
@@ -105,6 +107,8 @@ CONTRASTS: dict[str, list[tuple[str, str]]] = {
         ("so_grpo-max1-step", "grpo"),
         ("so_grpo-literal-step", "grpo"),
         ("so_grpo-step", "so_grpo"),
+        ("grpo-lr0.7", "grpo"),
+        ("so_grpo-step", "grpo-lr0.7"),
         ("so_grpo-sgd", "grpo-sgd"),
         ("so_grpo-sgd-max1", "grpo-sgd"),
         ("so_grpo-sgd-literal", "grpo-sgd"),
