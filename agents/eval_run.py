@@ -243,8 +243,8 @@ def run(contest: Contest, out: Path) -> dict[str, Any]:
         # In the order of the questions: equal evaluations give equal files.
         metrics.write_lines(out / "predictions.jsonl", [p.to_json() for p in predictions])
         metrics.write_json(out / "summary.json", summary)
-        (out / _PLAN).unlink()
         write_report(out)
+        (out / _PLAN).unlink()
     except OSError as error:
         raise InputError(f"--out: cannot write {out}: {error.strerror}; choose another") from error
     return summary
