@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from envs.actions import count_words
 from envs.types import Question
 from retrieval.cache import CachedRetriever
 from retrieval.errors import InputError
@@ -47,7 +48,7 @@ def build_play(method: Method, table: Table) -> Play:
         options = replace(options, env=replace(options.env, max_turns=method.turns))
     engine, dataset, retriever = options.engine, table.setting.dataset, table.retriever
     max_tokens = engine.options.max_tokens
-    count_tokens = None
+    count_tokens: Callable[[str], int] = count_words
     chat: ChatModel = _NoModel()
     if hasattr(engine.module, "connect"):
         chat = engine.module.connect(engine.config, max_tokens)
@@ -58,8 +59,7 @@ def build_play(method: Method, table: Table) -> Play:
             return greedy(rollout, max_tokens, STOP)
         chat = LocalChat(policy, engine.build(policy), max_tokens, engine.options.max_episodes)
         count_tokens = lambda text: len(policy.encode(text))  # noqa: E731 (a name for a one-liner)
-    counted = {} if count_tokens is None else {"count_tokens": count_tokens}
-    make_env = make_env_of(dataset, retriever, options, **counted)
+    make_env = make_env_of(dataset, retriever, options, count_tokens)
     write = _writer(method, options.prompt)
     return Prompting(write, chat, make_env, retriever, options.env.top_k).play
 

@@ -3,8 +3,8 @@
 The gradient of a clipped surrogate is G - C: G that of the surrogate without a clip, C the part at
 the clipped tokens. The paper divides the gradient by ||C||_2, so that clipped, off-policy batches
 take smaller steps. It says nothing of C = 0, of a bound, or of the order relative to global-norm
-clipping. Here the factor is 1 if nothing is clipped, and it scales the optimiser's step (the default,
-by docs/stability.md) or the policy's gradient, the latter before that clip.
+clipping. Here the factor is 1 if nothing is clipped, and it scales the optimiser's step (the
+default, by docs/stability.md) or the policy's gradient, the latter before that clip.
 """
 
 import statistics

@@ -6,6 +6,7 @@
 On a generated world, `expert` plays the world's own expert instead: the ceiling.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envs.actions import parse
@@ -61,7 +62,7 @@ def _rule(question: Question) -> Script:
         yield from answer((fresh or titles or [""])[0])
 
 
-def _best_option(options: dict[str, str], hits: tuple[Hit, ...]) -> str:
+def _best_option(options: Mapping[str, str], hits: tuple[Hit, ...]) -> str:
     found = set(normalize(" ".join(f"{h.passage.title} {h.passage.text}" for h in hits)).split())
 
     def covered(letter: str) -> float:

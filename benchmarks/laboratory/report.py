@@ -202,15 +202,18 @@ def figure(rows: Rows, variants: Sequence[str], file: Path) -> None:
     for place, regime in enumerate(regimes):
         for level, column in enumerate(columns):
             axis = axes[level][place]
-            for variant in variants:
+            for number, variant in enumerate(variants):
+                color = f"C{number}"  # the same in every axis, whichever metrics a variant has
                 chosen = [r for r in rows if (r["regime"], r["variant"]) == (regime, variant)]
                 curves = _curves(chosen, column)
                 if not curves or np.isnan(curves).all():
                     continue
                 steps = np.arange(1, len(curves[0]) + 1)
-                axis.plot(steps, np.nanmean(curves, axis=0), label=variant, linewidth=1)
+                axis.plot(
+                    steps, np.nanmean(curves, axis=0), label=variant, color=color, linewidth=1
+                )
                 low, high = np.nanmin(curves, axis=0), np.nanmax(curves, axis=0)
-                axis.fill_between(steps, low, high, alpha=0.12)
+                axis.fill_between(steps, low, high, color=color, alpha=0.12)
             if column in LOGARITHMIC:
                 axis.set_yscale("log")
             axis.set_ylabel(column)

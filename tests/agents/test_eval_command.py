@@ -219,8 +219,8 @@ def test_flags_that_make_no_sense_are_refused(tmp_path: Path, capsys: Capture) -
         "--limit=0": "--limit: 0 is too few; give at least 1",
         "--limit=-3": "--limit: -3 is too few; give at least 1",
         "--limit=x": "limit is x; give a value of type int or null",
-        "--optimizer.lr=1": "optimizer.lr: unknown key. Valid keys at the top level: abstain, agent, data",
-        "--agnet=x": "agnet: unknown key. Did you mean agent? Valid keys at the top level: abstain, agent, ",
+        "--optimizer.lr=1": "optimizer.lr: unknown key. Valid keys at the top level: abstain, ",
+        "--agnet=x": "agnet: unknown key. Did you mean agent? Valid keys at the top level: abstain",
     }.items():
         assert refusal(capsys, tmp_path, *out, flag).startswith(message)
     file = tmp_path / "agent.yaml"
