@@ -142,8 +142,8 @@ def _intervals(questions: Sequence[Sequence[Prediction]]) -> dict[str, Interval]
         name: bootstrap([_mean(v) for orders in questions if (v := _values(orders, name))])
         for name in names
     }
-    if any(len(orders) > 1 for orders in questions):
-        chosen = [values for orders in questions if (values := _values(orders, "accuracy"))]
+    chosen = [values for orders in questions if (values := _values(orders, "accuracy"))]
+    if any(len(values) > 1 for values in chosen):
         found["accuracy_all_orders"] = bootstrap([min(values) for values in chosen])
     if "abstained" in found:
         abstained = found.pop("abstained")

@@ -161,11 +161,13 @@ def test_the_agent_is_evaluated(run: Path) -> None:
     argv = ["--agent", "runs/tiny", "--dataset.split", "test", "--limit", 20, "--out", "results/x"]
     done = call("eval.py", *argv, cwd=home)
     assert done.returncode == 0, done.stderr
-    assert "results: results/x\n" in done.stdout and "Traceback" not in done.stderr
+    assert "results: results/x (report.html shows every episode)\n" in done.stdout
+    assert "Traceback" not in done.stderr
     out = home / "results" / "x"
     assert {path.name for path in out.iterdir()} == {
         "summary.json",
         "predictions.jsonl",
+        "report.html",
         "config.yaml",
     }
     summary = json.loads((out / "summary.json").read_text())

@@ -23,7 +23,7 @@ from agents.checkpoint import Progress, save_checkpoint
 from agents.command_line import Plugin
 from agents.config import TRAIN_LAYOUT, EnvOptions, ModelOptions, RunConfig
 from agents.engine import Sampling
-from agents.evaluation import evaluate
+from agents.evaluation import evaluate, greedy
 from agents.policy import SearchPolicy
 from envs.types import Dataset, Question
 from retrieval.corpus import Corpus
@@ -186,7 +186,7 @@ def test_every_part_of_a_run(tmp_path: Path) -> None:
     assert not {q.id for q in parts.held_out} & {q.id for q in parts.questions}
     assert parts.algorithm.value is None and parts.critic is None
     assert parts.rollout.top_k == 2 and parts.rollout.max_episodes == 128
-    made = evaluate(parts.rollout, parts.held_out, 8, builds.STOP)
+    made = evaluate(greedy(parts.rollout, 8, builds.STOP), parts.held_out, 64)
     assert [p.id for p in made] == [q.id for q in parts.held_out]
     assert build_parts(config(tmp_path, "--evaluation.questions=0")).held_out == ()
 
@@ -262,7 +262,7 @@ def test_a_run_is_the_same_with_the_engine_in_another_process(tmp_path: Path) ->
     played = []
     for on in ("false", "true"):
         parts = build_parts(config(tmp_path / on, f"--retriever.isolate={on}"))
-        made = evaluate(parts.rollout, parts.held_out, 8, builds.STOP)
+        made = evaluate(greedy(parts.rollout, 8, builds.STOP), parts.held_out, 64)
         played.append([prediction.steps for prediction in made])
     assert played[0] == played[1]
 

@@ -198,6 +198,12 @@ def test_orders_of_one_question_count_as_one() -> None:
     assert summary["accuracy_all_orders"] == bootstrap([1.0, 0.0])
 
 
+def test_an_open_question_asked_twice_counts_once() -> None:
+    summary = summarize([prediction(), prediction(metrics={"em": 0.0, "f1": 0.5})])
+    assert summary["n"] == 1 and summary["em"] == bootstrap([0.5])
+    assert "accuracy_all_orders" not in summary
+
+
 def test_coverage_and_the_score_over_what_was_answered() -> None:
     def answered(name: str, em: float, abstained: float) -> Prediction:
         return prediction(id=name, metrics={"em": em, "f1": em, "abstained": abstained})
