@@ -2,9 +2,39 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from retrieval.errors import InputError
 from retrieval.types import Passage
+
+from .question_sets import QuestionSet, SetConfig
+from .types import Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class ContextConfig(SetConfig):
+    """The settings that every named set has, and what to search.
+
+    Attributes:
+        context_corpus: Make the questions' context paragraphs the corpus: those of the whole file,
+            whatever the split and the limit, so that one index serves all.
+    """
+
+    context_corpus: bool = False
+
+
+def read_set(known: QuestionSet, config: ContextConfig) -> Dataset:
+    """The questions of a set, and their paragraphs as the corpus where that is asked for.
+
+    Raises:
+        InputError: A setting, the source or a row is wrong, or there is no context to make a
+            corpus.
+    """
+    if not config.context_corpus:
+        return Dataset(known.questions(config))
+    rows = list(known.rows(config))
+    passages = context_corpus(known.source(config), rows, known.name)
+    return Dataset(known.questions(config, rows), passages)
 
 
 def context_corpus(

@@ -7,10 +7,10 @@ this project's format. The unanswerable questions of MuSiQue-Full are left out a
 
 from dataclasses import dataclass
 
-from ..question_contexts import context_corpus
+from ..question_contexts import ContextConfig, read_set
 from ..question_formats import FLASHRAG, PLAIN, SEARCH_R1
 from ..question_hub import HubAddress
-from ..question_sets import QuestionSet, SetConfig
+from ..question_sets import QuestionSet
 from ..types import Dataset
 from ..wikipedia_formats import MUSIQUE
 
@@ -22,15 +22,8 @@ SET = QuestionSet(
 
 
 @dataclass(frozen=True, slots=True)
-class Config(SetConfig):
-    """The settings that every named set has, and what to search.
-
-    Attributes:
-        context_corpus: Make the questions' context paragraphs the corpus: those of the whole file,
-            whatever the split and the limit, so that one index serves all.
-    """
-
-    context_corpus: bool = False
+class Config(ContextConfig):
+    """The settings that every named set has, and `context_corpus`."""
 
 
 def build(config: Config) -> Dataset:
@@ -40,8 +33,4 @@ def build(config: Config) -> Dataset:
         InputError: A setting, the source or a row is wrong, or there is no context to make a
             corpus.
     """
-    if not config.context_corpus:
-        return Dataset(SET.questions(config))
-    rows = list(SET.rows(config))
-    passages = context_corpus(SET.source(config), rows, SET.name)
-    return Dataset(SET.questions(config, rows), passages)
+    return read_set(SET, config)
