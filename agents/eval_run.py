@@ -177,7 +177,7 @@ def _build_play(
 
 def interact(values: dict[str, Any], agent: str) -> None:
     """Let a person ask in the terminal, and watch the turns."""
-    show: Callable[[Step], None] = lambda step: None  # noqa: E731 (replaced by every question)
+    show: Callable[[Step], None]  # of the question being played
 
     def watch(episode: Episode) -> float:
         # A reward is called after every turn; nobody knows what a typed answer is worth.

@@ -58,7 +58,7 @@ def build_play(method: Method, table: Table) -> Play:
             rollout = build_rollout(policy, dataset, retriever, options, method.dialect)
             return greedy(rollout, max_tokens, STOP)
         chat = LocalChat(policy, engine.build(policy), max_tokens, engine.options.max_episodes)
-        count_tokens = lambda text: len(policy.encode(text))  # noqa: E731 (a name for a one-liner)
+        count_tokens = policy.count_tokens
     make_env = make_env_of(dataset, retriever, options, count_tokens)
     write = _writer(method, options.prompt)
     return Prompting(write, chat, make_env, retriever, options.env.top_k).play

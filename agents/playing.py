@@ -87,8 +87,7 @@ def env_factory(
 ) -> Callable[[], SearchEnv]:
     """A function that makes environments which count in the policy's own tokens."""
     around = _tokens_around(policy, framing, dataset.questions, options.env.max_turns)
-    count = lambda text: len(policy.encode(text))  # noqa: E731 (a name for a one-liner)
-    return make_env_of(dataset, retriever, options, count, around)
+    return make_env_of(dataset, retriever, options, policy.count_tokens, around)
 
 
 def make_env_of(
@@ -136,7 +135,7 @@ def _tokens_around(
 ) -> int:
     """What stands around question, turns and observations: the environment counts only those."""
     prompt = max(
-        len(framing.prompt_ids(question)) - len(policy.encode(question.prompt))
+        len(framing.prompt_ids(question)) - policy.count_tokens(question.prompt)
         # Tokens merge differently with what stands before them, and options bring a hint.
         for question in questions[:_SAMPLED_QUESTIONS]
     )

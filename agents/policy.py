@@ -141,6 +141,10 @@ class SearchPolicy:
         """The text of a turn, without special tokens."""
         return self.tokenizer.decode(list(ids), skip_special_tokens=True)
 
+    def count_tokens(self, text: str) -> int:
+        """The length of a text in the model's tokens."""
+        return len(self.encode(text))
+
     def encode(self, text: str) -> list[int]:
         """Token ids of plain text; special tokens are neither added nor recognised."""
         return self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
