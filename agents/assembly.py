@@ -1,13 +1,14 @@
 """From configuration to parts: the world, the policy, the rollout, the run."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from envs.evidence_expert import EvidenceExpert
 from envs.types import Dataset, Question
 from retrieval.cache import CachedRetriever
 from retrieval.compose import fingerprint_of, needs_corpus
@@ -160,7 +161,7 @@ class Parts:
     rollout: Rollout
     questions: Sequence[Question]
     held_out: Sequence[Question]
-    demonstrate: Any
+    demonstrate: Callable[[Question, bool], tuple[str, ...]]
     algorithm: Algorithm
     critic: Critic | None
     sampler: Sampler
@@ -174,12 +175,6 @@ def build_parts(config: RunConfig) -> Parts:
     """
     check_samples_tokens(config.engine)
     dataset = build_dataset(config.dataset)
-    demonstrate = dataset.demonstrate if config.env.max_turns > 1 else _answer_at_once
-    if config.warm_start.steps and demonstrate is None:
-        raise InputError(
-            f"warm_start.steps: dataset {config.dataset.name!r} has no expert to clone; set it to "
-            "0, or env.max_turns to 1 to clone the accepted answers without search"
-        )
     held_out: Sequence[Question] = ()
     if config.evaluation.questions:
         held_out = build_dataset(config.dataset, config.evaluation.split).questions
@@ -196,11 +191,18 @@ def build_parts(config: RunConfig) -> Parts:
         rollout=build_rollout(policy, dataset, retriever, play),
         questions=dataset.questions,
         held_out=held_out[: config.evaluation.questions],
-        demonstrate=demonstrate,
+        demonstrate=_expert(dataset, config.env.max_turns),
         algorithm=algorithm,
         critic=None if value is None else build_critic(policy, value, config),
         sampler=config.sampling.build(len(dataset.questions), config.run.seed),
     )
+
+
+def _expert(dataset: Dataset, max_turns: int) -> Callable[[Question, bool], tuple[str, ...]]:
+    """Whose turns a warm start clones: the world's own expert, or one that knows the evidence."""
+    if max_turns == 1:
+        return _answer_at_once
+    return dataset.demonstrate or EvidenceExpert(max_turns - 1)
 
 
 def _answer_at_once(question: Question, stop_early: bool) -> tuple[str, ...]:

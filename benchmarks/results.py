@@ -48,7 +48,7 @@ METHODS = {
 }
 # What fits a 135M model on two cores: short turns, two passages, two searches and an answer.
 COMMON = [
-    *("--model.dtype", "auto", "--engine.max_tokens", "48", "--engine.max_episodes", "64"),
+    *("--model.dtype", "auto", "--engine.max_tokens", "64", "--engine.max_episodes", "64"),
     *("--env.top_k", "2", "--env.max_turns", "3", "--env.max_observation_tokens", "256"),
     *("--env.max_context_tokens", "1400"),
 ]

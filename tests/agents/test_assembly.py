@@ -191,14 +191,13 @@ def test_every_part_of_a_run(tmp_path: Path) -> None:
     assert build_parts(config(tmp_path, "--evaluation.questions=0")).held_out == ()
 
 
-def test_cloning_needs_an_expert(tmp_path: Path) -> None:
-    made = config(tmp_path, "--warm_start.steps=1", **runs.letters(tmp_path))
-    with pytest.raises(InputError) as caught:
-        build_parts(made)
-    assert str(caught.value) == (
-        "warm_start.steps: dataset 'jsonl' has no expert to clone; set it to 0, or env.max_turns "
-        "to 1 to clone the accepted answers without search"
-    )
+def test_questions_from_a_file_are_demonstrated_with_their_evidence(tmp_path: Path) -> None:
+    parts = build_parts(config(tmp_path, "--env.max_turns=3", **runs.letters(tmp_path)))
+    question = replace(parts.questions[0], supporting_titles=("Number 1", "Number 2", "Number 3"))
+    *searches, answer = parts.demonstrate(question, False)
+    # Three turns hold two searches and an answer.
+    assert len(searches) == 2
+    assert answer.endswith(f"<answer>{question.answers[0]}</answer>")
 
 
 def test_without_a_turn_to_search_in_the_accepted_answers_are_cloned(tmp_path: Path) -> None:

@@ -113,14 +113,6 @@ def test_a_bad_corpus_is_named(tmp_path: Path, capsys: Capture) -> None:
     )
 
 
-def test_cloning_without_an_expert_is_refused(tmp_path: Path, capsys: Capture) -> None:
-    sections = runs.letters(tmp_path)
-    assert refusal(capsys, tmp_path, "--warm_start.steps=3", **sections) == (
-        "warm_start.steps: dataset 'jsonl' has no expert to clone; set it to 0, or env.max_turns "
-        "to 1 to clone the accepted answers without search"
-    )
-
-
 def test_a_corpus_smaller_than_k_gives_what_it_has(tmp_path: Path, capsys: Capture) -> None:
     file = runs.config_file(tmp_path, **runs.letters(tmp_path))  # 3 passages
     argv = ["--run.dir", tmp_path / "run", "--env.top_k=50", "--run.steps=1"]
