@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from .answers import mentions
 from .types import Question
 
-
 QUERY_WORDS = 32  # of a question that is searched for: a vignette would not fit a turn
 
 
