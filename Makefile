@@ -17,7 +17,7 @@ train: $(VENV)/.runtime
 	$(PY) train.py --config configs/quickstart.yaml --overwrite
 
 eval: $(VENV)/.runtime
-	$(PY) -m benchmarks.results --questions 10 --out results/small --methods $(SMALL)
+	$(PY) -m benchmarks.results --questions 10 --out results/small --csv results/small/cells.csv --methods $(SMALL)
 
 test: lint
 	$(PY) -m pytest

@@ -17,6 +17,7 @@ import yaml
 
 from benchmarks.laboratory import pupil, report, runs
 from benchmarks.laboratory.variants import REGIMES, VARIANTS
+from benchmarks.workers import ROOT
 from envs.datasets import atlas
 
 FIGURES = {
@@ -67,7 +68,7 @@ def main() -> int:
 def _model(folder: Path) -> None:
     if folder.exists():
         return
-    config = yaml.safe_load((runs.ROOT / runs.CONFIG).read_text(encoding="utf-8"))
+    config = yaml.safe_load((ROOT / runs.CONFIG).read_text(encoding="utf-8"))
     options = {key: value for key, value in config["dataset"].items() if key != "name"}
     lists = {key: tuple(value) for key, value in options.items() if isinstance(value, list)}
     # Another world than that of the runs: names are copied, facts are looked up.

@@ -54,7 +54,7 @@ def test_what_is_done_is_not_run_again_and_what_began_goes_on(tmp_path: Path) ->
     second.folder.mkdir(parents=True)
     (second.folder / "config.yaml").write_text("")
     assert second.flags(["--x=1"]) == ["--resume", str(second.folder)]
-    assert runs.execute([first], jobs=1, extra=[]) == []
+    assert runs.execute([first], workers=1, extra=[]) == []
 
 
 def test_the_csv_and_the_table_by_hand(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_a_run_depends_on_nothing_that_an_earlier_one_left_in_its_worker(tmp_pat
 
     first = cells(tmp_path / "one")
     alone = cells(tmp_path / "other")[1:]
-    assert runs.execute(first, jobs=1, extra=SMALL) == []
-    assert runs.execute(alone, jobs=1, extra=SMALL) == []
+    assert runs.execute(first, workers=1, extra=SMALL) == []
+    assert runs.execute(alone, workers=1, extra=SMALL) == []
     lines = [
         [
             {k: v for k, v in json.loads(line).items() if k not in TIMINGS}
