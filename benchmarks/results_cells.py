@@ -22,6 +22,10 @@ SETS = {
     "bioasq": ("bioasq/bioasq_yesno.jsonl", "medical/medical_corpus.jsonl.gz"),
 }
 WORLDS = ("atlas", "formulary")
+TRAINED_ON = {
+    "nq",
+    "hotpotqa",
+}  # of these only the questions that configs/nq_hotpotqa.yaml held out
 # Sets whose rows name no evidence: there is no ceiling to read.
 NO_EVIDENCE = {"medqa", "medmcqa"}
 TAGS = ("--method.name", "search_r1")
@@ -163,6 +167,8 @@ class Plan:
             engine = ["--retriever.name", "empty", "--retriever.corpus", str(self.data / corpus)]
         # The same questions in every row, whichever order the file has.
         chosen = ["--dataset.path", str(self.data / file), "--dataset.subset_seed", "0"]
+        if name in TRAINED_ON:
+            chosen += ["--dataset.split", "test"]
         return ["--dataset.name", name, *chosen, *engine]
 
 
