@@ -62,11 +62,12 @@ OPTIONS = {
         [*METHODS["search_r1, trained"], "--dataset.rules", "[strict_queries]"],
     ),
 }
-# What fits a 135M model on two cores: short turns, two passages, two searches and an answer.
+# What fits a 135M model on two cores: short turns, a passage a search, two searches and an answer;
+# float32, so that the scores do not depend on the machine.
 COMMON = [
-    *("--model.dtype", "auto", "--engine.max_tokens", "64", "--engine.max_episodes", "64"),
-    *("--env.top_k", "2", "--env.max_turns", "3", "--env.max_observation_tokens", "256"),
-    *("--env.max_context_tokens", "1400"),
+    *("--model.dtype", "float32", "--engine.max_tokens", "48", "--engine.max_episodes", "100"),
+    *("--env.top_k", "1", "--env.max_turns", "3", "--env.max_observation_tokens", "192"),
+    *("--env.max_context_tokens", "1000"),
 ]
 # Columns of the CSV that stand in summary.json under the same name.
 PLAIN = ("n", "infra_errors", "searches_mean", "tokens_mean", "invalid_rate", "answered_rate")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .answers import mentions
 from .types import Question
 
-QUERY_WORDS = 32  # of a question that is searched for: a vignette would not fit a turn
+QUERY_WORDS = 20  # of a question that is searched for: a vignette would not fit a turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,5 +46,5 @@ def test_without_known_evidence_the_first_words_of_the_question_are_searched_for
     words = [f"w{i}" for i in range(40)]
     vignette = Question("long", " ".join(words), ("B", "iron"), {"A": "zinc", "B": "iron"})
     search, answer = EvidenceExpert(3)(vignette, True)
-    assert search.endswith(f"<search>{' '.join(words[:32])}</search>")
+    assert search.endswith(f"<search>{' '.join(words[:20])}</search>")
     assert answer.endswith("<answer>B</answer>")
