@@ -1,13 +1,14 @@
 """The policy's own forward pass with one key-value cache kept over all turns of an episode.
 
-Each prompt is read once per group, an observation is read once, nothing is read twice, and rows
-that have ended their turn or their episode leave the batch. Sampling and training run the same
-weights, adapter included, so the log-probabilities taken here are those of the policy that is
-trained.
+What all prompts begin with is read once, the rest of a prompt once per group, an observation once,
+nothing twice; rows that have ended their turn or their episode leave the batch. Sampling and
+training run the same weights, adapter included, so the log-probabilities taken here are those of
+the policy that is trained.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -66,9 +67,8 @@ class HFSession:
         self._sampling = sampling
         self._random = torch.Generator().manual_seed(sampling.seed)
         self._cache = cache
-        self._cache.open(len(prompts))
+        hidden = self._read_prompts([list(prompt) for prompt in prompts])
         self._opening = self._cache.times_opened
-        hidden = self._read([list(prompt) for prompt in prompts])
         self._cache.repeat(group_size)
         self._hidden = hidden.repeat_interleave(group_size, dim=0)
         self._owners = list(range(len(self._hidden)))
@@ -105,6 +105,23 @@ class HFSession:
         for hole, mover in zip(holes, movers, strict=True):
             owners[hole], owners[mover] = owners[mover], owners[hole]
         return count
+
+    def _read_prompts(self, prompts: list[list[int]]) -> Tensor:
+        """Open the cache with a row per prompt; the (rows, hidden) state after each's last token.
+
+        What all begin with, such as an instruction, is read once.
+        """
+        columns = zip(*prompts, strict=False)
+        shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+        shared = min(shared, min(map(len, prompts)) - 1)  # each row has a token of its own to read
+        if len(prompts) > 1 and shared > 0:
+            self._cache.open(1)
+            self._read([prompts[0][:shared]])
+            self._cache.repeat(len(prompts))
+            prompts = [prompt[shared:] for prompt in prompts]
+        else:
+            self._cache.open(len(prompts))
+        return self._read(prompts)
 
     def _read(self, texts: list[list[int]]) -> Tensor:
         """Feed new tokens to rows 0 .. len(texts)-1; the (rows, hidden) state after each's last."""

@@ -139,6 +139,26 @@ def test_a_prompt_is_read_once_per_group_and_nothing_twice(policy) -> None:
     assert counting.shapes[5:] == ((2, 4), *((2, 1),) * 4)
 
 
+INSTRUCTION = [30, 31, 32, 33, 34]
+
+
+@pytest.mark.parametrize("prompts", [[[*INSTRUCTION, *p] for p in PROMPTS], [INSTRUCTION] * 3])
+def test_what_all_prompts_begin_with_is_read_once(policy, prompts) -> None:
+    counting = copy.copy(policy)
+    counting.__class__ = Counting
+    session = HFEngine(counting).open(prompts, 2, sampling(temperature=0.0))
+    # Where the prompts are equal each row still reads a token of its own.
+    shared = min(5, min(map(len, prompts)) - 1)
+    assert counting.shapes == ((1, shared), (3, max(map(len, prompts)) - shared))
+    together = session.turn(dict.fromkeys(range(6), ()))
+    for index, prompt in enumerate(prompts):
+        alone = HFEngine(policy).open([prompt], 2, sampling(temperature=0.0)).turn({0: (), 1: ()})
+        for sample in (0, 1):
+            expected, found = alone[sample], together[2 * index + sample]
+            assert found.ids == expected.ids
+            assert found.logprobs == pytest.approx(expected.logprobs, abs=1e-5)
+
+
 def test_the_same_seed_gives_the_same_samples(policy) -> None:
     first = Script(policy, sampling()).play_all()
     assert Script(policy, sampling()).play_all().sampled == first.sampled
