@@ -44,12 +44,13 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/stability"))
     parser.add_argument("flags", nargs="*", help="After --: flags of train.py.")
     args = parser.parse_args()
-    _model(Path("runs/stability/model"))
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     planned = runs.plan(args.out, args.regimes, args.variants, seeds)
     table = args.out / "stability.csv"
     known = {report.key(row) for row in report.read(table)}
     missing = [r for r in planned if (r.regime, r.variant, str(r.seed)) not in known]
+    if missing:
+        _model(Path("runs/stability/model"))
     failed = runs.execute(missing, args.jobs, args.flags)
     rows = report.collect(missing, table)
     if rows:

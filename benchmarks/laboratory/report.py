@@ -102,9 +102,9 @@ def table(rows: Rows) -> str:
         lines += [
             f"### {regime}",
             "",
-            "| variant | seeds | held-out EM, end | of 1, 2, 3 hops | last | best | drop | "
+            "| variant | seeds | held-out EM, start | end | of 1, 2, 3 hops | last | best | drop | "
             "collapsed | searches |",
-            "|---|---|---|---|---|---|---|---|---|",
+            "|---|---|---|---|---|---|---|---|---|---|",
         ]
         of_regime = [row for row in rows if row["regime"] == regime]
         for variant in dict.fromkeys(row["variant"] for row in of_regime):
@@ -124,7 +124,8 @@ def _line(variant: str, rows: Rows) -> str:
     searches = np.array([curve[-SMOOTH:].mean() for curve in _curves(rows, "searches")])
     spread = held_out.std(ddof=1) if len(held_out) > 1 else 0.0
     return (
-        f"| `{variant}` | {len(curves)} | {held_out.mean():.3f} ± {spread:.3f} | "
+        f"| `{variant}` | {len(curves)} | {start.mean():.3f} | "
+        f"{held_out.mean():.3f} ± {spread:.3f} | "
         f"{hops} | {last.mean():.3f} | {best.mean():.3f} | {(best - last).mean():.3f} | "
         f"{np.mean(held_out < COLLAPSE * start):.2f} | {searches.mean():.2f} |"
     )
@@ -133,7 +134,9 @@ def _line(variant: str, rows: Rows) -> str:
 def contrasts(rows: Rows) -> str:
     """Differences between variants, seed by seed, in Markdown.
 
-    A seed gives both the same questions in the same order. Intervals are Student's over seeds.
+    A seed gives both the same questions in the same order. Runs whose pupils scored differently
+    before training (a pupil made again on another CPU) are not paired. Intervals are Student's over
+    seeds.
     """
     lines = []
     regimes = list(dict.fromkeys(row["regime"] for row in rows))
@@ -165,13 +168,13 @@ def _contrast(regime: str, rows: Rows, name: str, other: str) -> str | None:
     return f"| {regime} | `{name}` | `{other}` | {len(seeds)} | {' | '.join(cells)} |"
 
 
-def _ends(rows: Rows) -> dict[str, tuple[float, float, float]]:
-    """Seed -> held-out EM, and EM and searches over the last steps."""
+def _ends(rows: Rows) -> dict[tuple[str, str], tuple[float, float, float]]:
+    """Seed and score of the pupil -> held-out EM, and EM and searches over the last steps."""
     by_seed: defaultdict[str, Rows] = defaultdict(list)
     for row in rows:
         by_seed[row["seed"]].append(row)
     return {
-        seed: (
+        (seed, own[-1]["held_out_start"]): (
             float(own[-1]["held_out"]),
             float(np.mean([float(row["em"]) for row in own[-LATE:]])),
             float(np.mean([float(row["searches"]) for row in own[-LATE:]])),

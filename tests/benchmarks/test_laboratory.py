@@ -31,7 +31,7 @@ def test_an_early_stop_leaves_every_variant_with_as_many_seeds(tmp_path: Path) -
     assert [run.seed for run in planned] == [0] * 4 + [1] * 4 + [2] * 4
 
 
-def fake(run: runs.Run, ems: list[float], after: float) -> None:
+def fake(run: runs.Run, ems: list[float], after: float, before: float = 0.3) -> None:
     """What a run of that many steps leaves behind."""
     run.folder.mkdir(parents=True)
     (run.folder / "config.yaml").write_text("")
@@ -39,7 +39,7 @@ def fake(run: runs.Run, ems: list[float], after: float) -> None:
         for step, em in enumerate(ems, start=1):
             line = dict.fromkeys(report.METRICS, 0.5) | {"step": step, "em": em, "clip_norm": None}
             out.write(json.dumps(line) + "\n")
-    (run.folder / "summary.json").write_text(json.dumps({"em_before": 0.3, "em_after": after}))
+    (run.folder / "summary.json").write_text(json.dumps({"em_before": before, "em_after": after}))
     # One-hop questions are half right, two-hop ones as `after` says, three-hop ones wrong.
     scores = [("1", 1.0), ("1", 0.0), ("2", after), ("3", 0.0)]
     rows = [{"dataset": f"atlas-{hops}hop", "metrics": {"em": em}} for hops, em in scores]
@@ -69,7 +69,7 @@ def test_the_csv_and_the_table_by_hand(tmp_path: Path) -> None:
     assert lines[1] == "off-policy,ppo,0,1,0.3,0.5,0.5,0.5,0.5,,0.5,0.5,,,,,"
     assert lines[6].endswith(",0.3,0.7,0.5,0.7,0")
     # Held out 0.7 and 0.1: mean 0.4, sd 0.424. Last 0.6 and 0.1; best 0.6 and 0.6: drop 0.25.
-    line = "| `ppo` | 2 | 0.400 ± 0.424 | 0.50, 0.40, 0.00 | "
+    line = "| `ppo` | 2 | 0.300 | 0.400 ± 0.424 | 0.50, 0.40, 0.00 | "
     line += "0.350 | 0.600 | 0.250 | 0.50 | 0.50 |"
     assert line in report.table(rows)
     report.figure(rows, ["ppo"], tmp_path / "figure.png")
@@ -90,6 +90,16 @@ def test_contrasts_are_differences_seed_by_seed(tmp_path: Path) -> None:
     assert text.count("| off-policy |") == 1
     known = {name for pairs in CONTRASTS.values() for pair in pairs for name in pair}
     assert known <= set(VARIANTS)
+
+
+def test_runs_that_began_with_different_pupils_are_not_paired(tmp_path: Path) -> None:
+    for run in runs.plan(tmp_path, ["off-policy"], ["gspo", "grpo"], range(3)):
+        again = run.seed == 2 and run.variant == "gspo"
+        fake(run, [0.5] * 5, 0.9 if again else 0.5, before=0.4 if again else 0.3)
+    rows = report.collect(
+        runs.plan(tmp_path, ["off-policy"], ["gspo", "grpo"], range(3)), tmp_path / "stability.csv"
+    )
+    assert "| `gspo` | `grpo` | 2 | +0.000 [+0.000, +0.000] |" in report.contrasts(rows)
 
 
 def test_runs_whose_folders_are_gone_stay_in_the_csv(tmp_path: Path) -> None:
