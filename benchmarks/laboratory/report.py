@@ -199,7 +199,9 @@ def figure(rows: Rows, variants: Sequence[str], file: Path) -> None:
     from matplotlib import pyplot
 
     regimes = list(dict.fromkeys(row["regime"] for row in rows))
-    columns = list(METRICS.values())[:-1]
+    shown = [row for row in rows if row["variant"] in variants]
+    named = list(METRICS.values())[:-1]
+    columns = [name for name in named if any(row.get(name) for row in shown)]
     size = (5 * len(regimes), 2.2 * len(columns))
     drawing, axes = pyplot.subplots(len(columns), len(regimes), figsize=size, squeeze=False)
     for place, regime in enumerate(regimes):
