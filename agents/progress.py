@@ -6,9 +6,13 @@ from typing import Any
 
 from tqdm import tqdm
 
+from . import processes
+
 
 @contextmanager
 def progress_bar(total: int, name: str, unit: str) -> Iterator[Any]:
-    """A bar that goes when it is done; its `update` takes a count."""
-    with tqdm(total=total, desc=name, unit=unit, dynamic_ncols=True, leave=False) as bar:
+    """A bar that goes when it is done; its `update` takes a count. Process 0 alone shows it."""
+    quiet = processes.rank() > 0
+    options = {"dynamic_ncols": True, "leave": False, "disable": quiet}
+    with tqdm(total=total, desc=name, unit=unit, **options) as bar:
         yield bar
