@@ -107,6 +107,6 @@ class RemovedGradient:
 
     def norm(self) -> float | None:
         """||C||_2 over the micro-batches of all processes, or None if nothing was clipped."""
-        own = self._sums or [None] * len(self._parameters)
+        own: Sequence[Tensor | None] = self._sums or [None] * len(self._parameters)
         sums = [part for part in processes.sums(own, self._parameters) if part is not None]
         return float(torch.nn.utils.get_total_norm(sums)) if sums else None

@@ -89,8 +89,8 @@ def own_gpu() -> torch.device:
     number, found = int(os.environ.get("LOCAL_RANK", rank())), torch.cuda.device_count()
     if number >= found:
         raise InputError(
-            f"model.device: process {number} of this machine has no GPU of its own, there are "
-            f"{found}; start at most {found} processes on it, or give --model.device cpu"
+            f"model.device: process {number} of this machine has no GPU of its own (it has "
+            f"{found}); start one process per GPU, or give --model.device cpu"
         )
     torch.cuda.set_device(number)
     return torch.device("cuda", number)

@@ -12,7 +12,12 @@ from . import processes
 @contextmanager
 def progress_bar(total: int, name: str, unit: str) -> Iterator[Any]:
     """A bar that goes when it is done; its `update` takes a count. Process 0 alone shows it."""
-    quiet = processes.rank() > 0
-    options = {"dynamic_ncols": True, "leave": False, "disable": quiet}
-    with tqdm(total=total, desc=name, unit=unit, **options) as bar:
+    with tqdm(
+        total=total,
+        desc=name,
+        unit=unit,
+        dynamic_ncols=True,
+        leave=False,
+        disable=processes.rank() > 0,
+    ) as bar:
         yield bar

@@ -132,11 +132,11 @@ def train(parts: Parts, start: Start, command: str) -> dict[str, Any] | None:
 
 def _check_agreement(step: int | None) -> None:
     """All processes must go on from the same step."""
-    found = {int(step) for step in processes.gather(str(-1 if step is None else step).encode())}
+    found = {step.decode() for step in processes.gather(str(step).encode())}
     with processes.together():
         if len(found) > 1:
             raise InputError(
-                f"--resume: the processes found checkpoints of different steps {sorted(found)}; "
+                f"--resume: the processes found checkpoints of steps {', '.join(sorted(found))}; "
                 "the run folder must lie on a file system that all machines share"
             )
 

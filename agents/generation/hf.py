@@ -67,7 +67,7 @@ class HFSession:
         self._sampling = sampling
         self._group_size = group_size
         seeds = sampling.group_seeds(len(prompts))
-        self._random = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self._groups = [torch.Generator().manual_seed(seed) for seed in seeds]
         self._cache = cache
         hidden = self._read_prompts([list(prompt) for prompt in prompts])
         self._opening = self._cache.times_opened
@@ -148,7 +148,7 @@ class HFSession:
         """Decode all rows; those whose turn has ended move behind the active ones."""
         shape = (self._group_size, self._sampling.max_tokens)
         draws = torch.cat(
-            [torch.rand(shape, dtype=torch.float64, generator=group) for group in self._random]
+            [torch.rand(shape, dtype=torch.float64, generator=group) for group in self._groups]
         )
         turns = {owner: _TurnSoFar(self._policy, self._sampling) for owner in self._owners}
         active = len(self._owners)
