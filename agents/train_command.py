@@ -13,7 +13,8 @@ from retrieval.errors import InputError, RetrievalError
 from . import command_line, processes
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
-from .training import begin, resume, train
+from .starting import begin, resume
+from .training import train
 from .writing import check_creatable, write_text
 
 

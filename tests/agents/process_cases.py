@@ -78,7 +78,7 @@ def update(case: Case) -> tuple[dict[str, Tensor], dict[str, float]]:
         optimizer.add_param_group({"params": critic.parameters()})
         learnt += critic.parameters()
     before = torch.cat([p.detach().flatten().clone() for p in learnt])
-    options = replace(ONE_STEP, epochs=2, minibatches=3, max_grad_norm=1.0)
+    options = replace(ONE_STEP, minibatches=3, max_grad_norm=1.0)
     trainer = Trainer(policy, case.algorithm, optimizer, options, case.penalty, critic)
     for seed in (0, 1):
         metrics = trainer.update(batch, seed)
