@@ -16,6 +16,7 @@ from retrieval.errors import InputError
 from retrieval.isolate import Isolated
 from retrieval.types import Retriever
 
+from . import processes
 from .algorithm import Algorithm, ValueFunction
 from .checkpoint import load_adapter
 from .command_line import Plugin
@@ -127,7 +128,14 @@ def build_critic(policy: SearchPolicy, value: ValueFunction, config: RunConfig) 
 
 def _device(name: str) -> torch.device:
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if processes.size() > 1:
+        if name not in ("cuda", "cpu"):
+            raise InputError(
+                f"model.device: {name!r} is one device for {processes.size()} processes; use auto, "
+                "which gives each its own GPU, or cpu"
+            )
+        return processes.own_gpu() if name == "cuda" else torch.device(name)
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:

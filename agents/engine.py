@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from .seeding import Draw, derive
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -19,12 +21,20 @@ class Sampling:
             those at temperature 1).
         stop: A turn ends with the token that completes one of these strings, or with end-of-text.
         seed: The same seed gives the same samples.
+        group_ids: One per prompt: the samples of a group depend on the seed and its id, and not on
+            which other groups are played beside it. Empty for 0, 1, 2, ...
     """
 
     max_tokens: int
     temperature: float
     stop: tuple[str, ...]
     seed: int
+    group_ids: tuple[int, ...] = ()
+
+    def group_seeds(self, prompts: int) -> list[int]:
+        """A seed for each prompt's group."""
+        ids = self.group_ids or range(prompts)
+        return [derive(self.seed, Draw.GROUP, group) for group in ids]
 
 
 @dataclass(frozen=True, slots=True)

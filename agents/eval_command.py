@@ -9,7 +9,7 @@ from jsonargparse import ArgumentParser
 
 from retrieval.errors import InputError, RetrievalError
 
-from . import comparison, eval_run
+from . import comparison, eval_run, processes
 from .chat import ModelError
 
 
@@ -26,6 +26,8 @@ def main(argv: Sequence[str]) -> int:
         parser = build_parser()
         values, flags, preset = eval_run.parse(argv, parser)
         _check(flags)
+        if processes.launched():
+            raise InputError("WORLD_SIZE: evaluation is one process; start it with plain python")
         if flags.interactive:
             eval_run.interact(values, flags.agent)
             return 0

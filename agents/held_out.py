@@ -1,5 +1,6 @@
 """The evaluation of a training run on held-out questions, before and after."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from retrieval.errors import RetrievalError
 
-from . import metrics
+from . import metrics, processes
 from .assembly import Parts
 from .evaluation import evaluate, greedy
 from .playing import STOP
@@ -18,19 +19,27 @@ from .statistics import paired_bootstrap
 
 
 def evaluate_once(parts: Parts, when: str) -> list[Prediction] | None:
-    """Evaluate, or read what this run has already evaluated."""
+    """Evaluate, each process its share, or read what this run has already evaluated."""
     if not parts.held_out:
         return None
     if (known := evaluated(parts, when)) is not None:
         return known
     options = parts.config.engine.options
     play = greedy(parts.rollout, options.max_tokens, STOP)
-    with progress_bar(len(parts.held_out), f"evaluation {when}", "question") as bar:
-        result = evaluate(play, parts.held_out, options.max_episodes, bar.update)
-    file = evaluation_file(parts, when)
-    file.parent.mkdir(exist_ok=True)
-    metrics.write_lines(file, [prediction.to_json() for prediction in result])
-    return result
+    own = parts.held_out[processes.share(len(parts.held_out))]
+    with (
+        processes.together(),
+        progress_bar(len(own), f"evaluation {when}", "question") as bar,
+    ):
+        made = evaluate(play, own, options.max_episodes, bar.update)
+    shares = processes.gather(json.dumps([prediction.to_json() for prediction in made]).encode())
+    rows = [row for share in shares for row in json.loads(share)]
+    with processes.together():
+        if processes.rank() == 0:
+            file = evaluation_file(parts, when)
+            file.parent.mkdir(exist_ok=True)
+            metrics.write_lines(file, rows)
+    return [Prediction.from_json(row) for row in rows]
 
 
 def evaluated(parts: Parts, when: str) -> list[Prediction] | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from . import bounds
+from . import bounds, processes
 from .losses import Terms
 
 RULES = ("smooth", "max1", "literal")
@@ -106,5 +106,7 @@ class RemovedGradient:
                 total += part
 
     def norm(self) -> float | None:
-        """||C||_2, or None if nothing was clipped."""
-        return None if self._sums is None else float(torch.nn.utils.get_total_norm(self._sums))
+        """||C||_2 over the micro-batches of all processes, or None if nothing was clipped."""
+        own: Sequence[Tensor | None] = self._sums or [None] * len(self._parameters)
+        sums = [part for part in processes.sums(own, self._parameters) if part is not None]
+        return float(torch.nn.utils.get_total_norm(sums)) if sums else None

@@ -12,7 +12,6 @@ from retrieval.errors import RetrievalError
 
 from .engine import Engine, Sample, Sampling, Session
 from .prompts import Framing
-from .seeding import Draw, derive
 from .types import Trajectory, Turn
 
 # Called with the number of episodes that have just ended.
@@ -55,7 +54,8 @@ class Rollout:
             questions: One group each; a question may stand there twice and is then two groups.
             group_size: Samples per question (G).
             sampling: How tokens are drawn.
-            first_group_id: The group id of the first question; the others count up from it.
+            first_group_id: The group id of the first question; the others count up from it. A
+                group's samples depend on its id, not on the part or the process that plays it.
             progress: Told how many episodes ended.
 
         Returns:
@@ -66,13 +66,14 @@ class Rollout:
         trajectories: list[Trajectory] = []
         for start in range(0, len(questions), per_part):
             part = questions[start : start + per_part]
-            seeded = replace(sampling, seed=derive(sampling.seed, Draw.PART, start))
+            first = first_group_id + start
+            ids = tuple(range(first, first + len(part)))
             players = [
-                _Player(self.make_env(), question, first_group_id + start + index)
-                for index, question in enumerate(part)
+                _Player(self.make_env(), question, group_id)
+                for group_id, question in zip(ids, part, strict=True)
                 for _ in range(group_size)
             ]
-            self._play_part(players, group_size, seeded, progress)
+            self._play_part(players, group_size, replace(sampling, group_ids=ids), progress)
             trajectories.extend(player.trajectory() for player in players)
         return trajectories
 

@@ -18,7 +18,7 @@ class Draw(IntEnum):
     SAMPLING = 2
     MINIBATCHES = 3
     WARM_START = 4
-    PART = 5
+    GROUP = 5
     CRITIC = 6
     THOMPSON = 7
 

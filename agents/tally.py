@@ -1,11 +1,13 @@
 """The numbers of an update, summed over micro-batches and optimiser steps."""
 
+import json
 import math
 from collections import defaultdict
 
 import torch
 from torch import Tensor
 
+from . import processes
 from .losses import Terms, kl
 from .types import Batch
 
@@ -15,11 +17,23 @@ class Tally:
 
     def __init__(self) -> None:
         self._sums: defaultdict[str, float] = defaultdict(float)
+        self._own: defaultdict[str, float] = defaultdict(float)
 
     def add(self, **values: float) -> None:
-        """Add to sums by name."""
+        """Add what all processes know, by name."""
         for name, value in values.items():
             self._sums[name] += value
+
+    def add_own(self, **values: float) -> None:
+        """Add what this process's micro-batches showed, by name."""
+        for name, value in values.items():
+            self._own[name] += value
+
+    def collect(self) -> None:
+        """Add up what the micro-batches of all processes showed; before anything is read."""
+        for own in processes.gather(json.dumps(self._own).encode()):
+            self.add(**json.loads(own))
+        self._own.clear()
 
     @torch.no_grad()
     def add_micro_batch(
@@ -28,7 +42,7 @@ class Tally:
         """What one forward pass of the policy showed."""
         mask = batch.action_mask
         clipped = terms.clipped & mask
-        self.add(
+        self.add_own(
             policy_loss=float(loss.detach()),
             clipped=int(clipped.sum()),
             clipped_turns=_num_turns(batch, clipped),
@@ -38,7 +52,7 @@ class Tally:
             trained_tokens=int(batch.attention_mask.sum()),
         )
         if batch.ref_logprobs is not None:
-            self.add(kl_ref=float(kl("k3", logprobs, batch.ref_logprobs, mask).sum()))
+            self.add_own(kl_ref=float(kl("k3", logprobs, batch.ref_logprobs, mask).sum()))
 
     def add_step(self, batch: Batch, factor: float) -> None:
         """One optimiser step over a minibatch, the rows without a forward pass included."""

@@ -10,10 +10,11 @@ from jsonargparse import ArgumentParser, Namespace
 
 from retrieval.errors import InputError, RetrievalError
 
-from . import command_line
+from . import command_line, processes
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
-from .training import begin, resume, train
+from .starting import begin, resume
+from .training import train
 from .writing import check_creatable, write_text
 
 
@@ -21,18 +22,27 @@ def main(argv: Sequence[str]) -> int:
     """Run the command.
 
     Returns:
-        The exit status: 0, 1 if retrieval failed, 2 for bad input, 130 if interrupted.
+        The exit status: 0, 1 if retrieval or another process failed, 2 for bad input, 130 if
+        interrupted.
     """
     folder: Path | None = None  # once there is a run to go on with
     try:
-        config, flags = _read(argv)
-        resumed = flags.resume is not None
-        _check_folder(config, flags)
-        parts = build_parts(config)
-        start = resume(parts) if resumed else begin(parts)
-        _prepare_folder(config, flags.overwrite and not resumed)
+        processes.join()
+        with processes.together():
+            config, flags = _read(argv)
+            resumed = flags.resume is not None
+            _check_folder(config, flags)
+            parts = build_parts(config)
+            start = resume(parts) if resumed else begin(parts)
+        with processes.together():
+            if processes.rank() == 0:
+                _prepare_folder(config, flags.overwrite and not resumed)
         folder = parts.folder
         summary = train(parts, start, shlex.join(["python", "train.py", *argv]))
+        first = processes.rank() == 0
+        processes.leave()
+    except processes.FailedElsewhere:
+        return 1
     except InputError as error:
         print(f"train.py: error: {error}", file=sys.stderr)
         return 2
@@ -45,7 +55,8 @@ def main(argv: Sequence[str]) -> int:
         return 130
     if summary is not None:
         print(_table(summary))
-    print(f"run folder: {parts.folder}")
+    if first:
+        print(f"run folder: {parts.folder}")
     return 0
 
 

@@ -6,7 +6,7 @@ the global-norm clip and the step.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from retrieval.errors import InputError
 
+from . import processes
 from .algorithm import Algorithm, Loss
 from .batching import micro_batches
 from .critic import Critic
@@ -133,6 +134,9 @@ class Trainer:
         tally = Tally()
         for rows in self._minibatches(len(batch), seed):
             self._step(signal.select(rows), tally)
+        tally.collect()
+        groups = self.optimizer.param_groups
+        processes.copy_from_first([p for group in groups for p in group["params"]])
         if math.isfinite(tally.kl_ref):  # else no row was trained, and nothing measured
             self.kl_coef = self.penalty.steered(used, tally.kl_ref, len(batch))
         return tally.averages() | {"kl_coef": used}
@@ -178,7 +182,7 @@ class Trainer:
         for group in self._micro_batches(signal.batch, rows):
             part = signal.select(group)
             self._accumulate(loss, part, _trimmed(weights[group], part.batch), removed, tally)
-        gradients = [p.grad for p in parameters if p.grad is not None]
+        gradients = _summed_gradients(parameters)
         norm = float(torch.nn.utils.get_total_norm(gradients))
         tally.add(grad_norm=norm)
         if self.algorithm.normaliser is None:
@@ -222,7 +226,8 @@ class Trainer:
             scaled = loss * _trimmed(weights[rows], part.batch)
             total = torch.where(mask, scaled, torch.zeros_like(scaled)).sum()
             total.backward()
-            tally.add(value_loss=float(total.detach()))
+            tally.add_own(value_loss=float(total.detach()))
+        _summed_gradients(self.critic.parameters())
 
     def _apply(self, factor: float) -> None:
         """Scale, clip each group to the global norm, and step."""
@@ -257,6 +262,9 @@ class Trainer:
         return useful.nonzero()[:, 0]
 
     def _micro_batches(self, batch: Batch, rows: Tensor) -> Iterator[Tensor]:
+        """This process's rows, in micro-batches."""
+        longest_first = batch.lengths[rows].argsort(descending=True, stable=True)
+        rows = rows[longest_first[processes.rank() :: processes.size()]]
         lengths = batch.lengths[rows].tolist()
         for group in micro_batches(lengths, self.options.microbatch_tokens):
             yield rows[torch.tensor(group, device=rows.device)]
@@ -271,7 +279,16 @@ class Trainer:
         for rows in self._micro_batches(batch, torch.arange(len(batch), device=result.device)):
             values = function(batch.select(rows))
             result[rows, : values.shape[1]] = values
+        processes.add_up(result)  # a row is 0 in every process but the one that computed it
         return result
+
+
+def _summed_gradients(parameters: Sequence[torch.nn.Parameter]) -> list[Tensor]:
+    """Give the parameters the gradients of all processes' micro-batches; those there are."""
+    gradients = processes.sums([p.grad for p in parameters], parameters)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    return [gradient for gradient in gradients if gradient is not None]
 
 
 def _trimmed(values: Tensor, part: Batch) -> Tensor:

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,87 +11,22 @@ from tqdm import tqdm
 
 from retrieval.errors import InputError, RetrievalError
 
-from . import metrics
+from . import metrics, processes
 from .algorithms import sft
 from .assembly import Parts
 from .batching import to_batch
-from .checkpoint import (
-    Progress,
-    latest_checkpoint,
-    load_adapter,
-    load_critic,
-    load_optimizer,
-    load_training,
-    save_checkpoint,
-)
-from .config import RunConfig
+from .checkpoint import Progress, save_checkpoint
 from .engine import Sampling
 from .evaluation import batch_metrics
-from .held_out import compare, evaluate_once, evaluated, evaluation_file
+from .exchange import gather_trajectories
+from .held_out import compare, evaluate_once, evaluation_file
 from .playing import STOP
 from .progress import progress_bar
 from .rollout import demonstrate, usable
 from .seeding import Draw, derive
+from .starting import Start
 from .trainer import StepOptions, Trainer
 from .types import Trajectory
-
-_OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where a run begins, or goes on.
-
-    Attributes:
-        trainer: Of reinforcement learning.
-        step: Steps done; None before the warm start.
-    """
-
-    trainer: Trainer
-    step: int | None
-
-
-def begin(parts: Parts) -> Start:
-    """A fresh start."""
-    config, critic = parts.config, parts.critic
-    optimizer = _OPTIMIZERS[config.optimizer.name](
-        parts.policy.trainable_parameters(),
-        lr=config.optimizer.lr,
-        weight_decay=config.optimizer.weight_decay,
-    )
-    if critic is not None:
-        optimizer.add_param_group({"params": critic.parameters(), "lr": critic.lr})
-    penalty = config.penalty.build()
-    trainer = Trainer(
-        parts.policy, parts.algorithm, optimizer, _step_options(config), penalty, critic
-    )
-    return Start(trainer, None)
-
-
-def resume(parts: Parts) -> Start:
-    """Go on from the newest checkpoint of the run's folder; nothing is written.
-
-    Raises:
-        InputError: The checkpoint does not fit the configuration, or the questions are not those
-            that the run was evaluated on before training.
-    """
-    trainer = begin(parts).trainer
-    folder = latest_checkpoint(parts.folder)
-    if folder is None:
-        return Start(trainer, None)
-    step = load_adapter(parts.policy, folder)
-    if trainer.critic is not None:
-        load_critic(trainer.critic, folder)
-    load_optimizer(trainer.optimizer, folder)
-    training = load_training(folder)
-    trainer.load_state(training["trainer"])
-    parts.sampler.load_state(training["sampler"])
-    if step and parts.held_out and evaluated(parts, "before") is None:
-        raise InputError(
-            "evaluation: the run has not been evaluated on these questions before training; leave "
-            "the evaluation and dataset sections as they were"
-        )
-    return Start(trainer, step)
 
 
 def train(parts: Parts, start: Start, command: str) -> dict[str, Any] | None:
@@ -100,11 +34,12 @@ def train(parts: Parts, start: Start, command: str) -> dict[str, Any] | None:
 
     Returns:
         What summary.json holds: `compare`, the seconds this command took, and the command. None if
-        the run does not evaluate.
+        the run does not evaluate, and in every process but the first.
     """
     began = time.monotonic()
     config, step = parts.config, start.step
     file = parts.folder / "summary.json"
+    _check_agreement(step)
     if step is None:
         warm_start(parts)
         step = 0
@@ -112,17 +47,31 @@ def train(parts: Parts, start: Start, command: str) -> dict[str, Any] | None:
     before = evaluate_once(parts, "before")
     if step < config.run.steps:
         # A run that was extended had ended before.
-        for stale in (file, evaluation_file(parts, "after")):
-            stale.unlink(missing_ok=True)
+        with processes.together():
+            if processes.rank() == 0:
+                for stale in (file, evaluation_file(parts, "after")):
+                    stale.unlink(missing_ok=True)
         _reinforce(parts, start.trainer, step)
     after = evaluate_once(parts, "after")
-    if before is None or after is None:
-        return None
-    if not file.exists():
-        seconds = round(time.monotonic() - began, 1)
-        metrics.write_json(file, compare(before, after) | {"seconds": seconds, "command": command})
-    summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return summary
+    with processes.together():
+        if before is None or after is None or processes.rank() > 0:
+            return None
+        if not file.exists():
+            told = {"seconds": round(time.monotonic() - began, 1), "command": command}
+            metrics.write_json(file, compare(before, after) | told)
+        summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return summary
+
+
+def _check_agreement(step: int | None) -> None:
+    """All processes must go on from the same step."""
+    found = {step.decode() for step in processes.gather(str(step).encode())}
+    with processes.together():
+        if len(found) > 1:
+            raise InputError(
+                f"--resume: the processes found checkpoints of steps {', '.join(sorted(found))}; "
+                "the run folder must lie on a file system that all machines share"
+            )
 
 
 def warm_start(parts: Parts) -> None:
@@ -143,12 +92,14 @@ def warm_start(parts: Parts) -> None:
             random = np.random.default_rng(derive(config.run.seed, Draw.WARM_START, step))
             picks = random.integers(len(parts.questions), size=options.episodes_per_step)
             early = random.random(options.episodes_per_step) < options.stop_early_share
+            own = processes.share(len(picks))
             episodes = []
-            for index, stop in zip(picks, early, strict=True):
-                question = parts.questions[int(index)]
-                texts = parts.demonstrate(question, bool(stop))
-                episodes.append(demonstrate(question, texts, env, parts.rollout.framing))
-            kept = _kept(episodes, f"warm start, step {step + 1}")
+            with processes.together():
+                for index, stop in zip(picks[own], early[own], strict=True):
+                    question = parts.questions[int(index)]
+                    texts = parts.demonstrate(question, bool(stop))
+                    episodes.append(demonstrate(question, texts, env, parts.rollout.framing))
+            kept = _kept(gather_trajectories(episodes), f"warm start, step {step + 1}")
             result = trainer.update(to_batch(kept, parts.policy.pad_id), step)
             schedule.step()
             bar.set_postfix(loss=f"{result['policy_loss']:.3f}")
@@ -157,28 +108,33 @@ def warm_start(parts: Parts) -> None:
 
 def _reinforce(parts: Parts, trainer: Trainer, first: int) -> None:
     config = parts.config
-    log = metrics.RunLog(parts.folder, first + 1)
+    with processes.together():
+        log = metrics.RunLog(parts.folder, first + 1) if processes.rank() == 0 else None
     try:
         for step in range(first + 1, config.run.steps + 1):
             line = train_step(parts, trainer, log, step)
-            tqdm.write(_describe(step, config.run.steps, line))
+            if log is not None:
+                tqdm.write(_describe(step, config.run.steps, line))
             if step % config.run.save_every == 0 or step == config.run.steps:
                 _save(parts, trainer, step)
     finally:
-        log.close()
+        if log is not None:
+            log.close()
 
 
 def _save(parts: Parts, trainer: Trainer, step: int) -> None:
     training = {"trainer": trainer.state(), "sampler": parts.sampler.state()}
     progress = Progress(step, trainer.optimizer, trainer.critic, training)
     folder = parts.folder / "checkpoints"
-    save_checkpoint(folder, parts.policy, progress, parts.config.model.name)
+    with processes.together():
+        if processes.rank() == 0:
+            save_checkpoint(folder, parts.policy, progress, parts.config.model.name)
 
 
 def train_step(
-    parts: Parts, trainer: Trainer, log: metrics.RunLog, step: int
+    parts: Parts, trainer: Trainer, log: metrics.RunLog | None, step: int
 ) -> dict[str, float | None]:
-    """Play one rollout batch, train on it, write it down."""
+    """Play one rollout batch, train on it, write it down where there is a log."""
     config = parts.config
     started = time.monotonic()
     trajectories, chosen = play_step(parts, step)
@@ -201,7 +157,9 @@ def train_step(
         "trained_tokens_per_s": update["trained_tokens"] / (ended - played),
         "seconds": ended - started,
     }
-    log.write(step, line, trajectories)
+    with processes.together():
+        if log is not None:
+            log.write(step, line, trajectories)
     return line
 
 
@@ -212,8 +170,9 @@ def _kept(trajectories: Sequence[Trajectory], where: str) -> list[Trajectory]:
         RetrievalError: None is.
     """
     kept = usable(trajectories)
-    if not kept:
-        raise RetrievalError(f"{where}: retrieval failed in every episode; check the retriever")
+    with processes.together():
+        if not kept:
+            raise RetrievalError(f"{where}: retrieval failed in every episode; check the retriever")
     return kept
 
 
@@ -241,7 +200,10 @@ def play_step(parts: Parts, step: int) -> tuple[list[Trajectory], list[Trajector
 def _play_round(
     parts: Parts, indices: Sequence[int], step: int, attempt: int
 ) -> list[list[Trajectory]]:
-    """One group of episodes per question; the samples depend on the arguments alone."""
+    """One group of episodes per question; the samples depend on the arguments alone.
+
+    Each process plays its share of the groups and is told of the others.
+    """
     config = parts.config
     size = config.rollout.group_size
     path = (step, attempt) if attempt else (step,)
@@ -251,24 +213,18 @@ def _play_round(
         stop=STOP,
         seed=derive(config.run.seed, Draw.SAMPLING, *path),
     )
-    questions = [parts.questions[index] for index in indices]
+    own = processes.share(len(indices))
+    questions = [parts.questions[index] for index in indices[own]]
     # No round has more groups than questions_per_step: no two groups of a run share an id.
     place = (step - 1) * parts.sampler.rounds + attempt
-    first = place * config.rollout.questions_per_step
-    with progress_bar(len(indices) * size, f"step {step}", "episode") as bar:
-        played = parts.rollout.play(questions, size, sampling, first, bar.update)
+    first = place * config.rollout.questions_per_step + own.start
+    with (
+        processes.together(),
+        progress_bar(len(questions) * size, f"step {step}", "episode") as bar,
+    ):
+        mine = parts.rollout.play(questions, size, sampling, first, bar.update)
+    played = gather_trajectories(mine)
     return [played[start : start + size] for start in range(0, len(played), size)]
-
-
-def _step_options(config: RunConfig) -> StepOptions:
-    options = config.optimizer
-    return StepOptions(
-        epochs=options.epochs,
-        minibatches=options.minibatches,
-        microbatch_tokens=options.microbatch_tokens,
-        max_grad_norm=options.max_grad_norm,
-        temperature=config.rollout.temperature,
-    )
 
 
 def _describe(step: int, steps: int, line: dict[str, float | None]) -> str:

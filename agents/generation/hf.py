@@ -65,7 +65,9 @@ class HFSession:
     ) -> None:
         self._policy = policy
         self._sampling = sampling
-        self._random = torch.Generator().manual_seed(sampling.seed)
+        self._group_size = group_size
+        seeds = sampling.group_seeds(len(prompts))
+        self._groups = [torch.Generator().manual_seed(seed) for seed in seeds]
         self._cache = cache
         hidden = self._read_prompts([list(prompt) for prompt in prompts])
         self._opening = self._cache.times_opened
@@ -144,11 +146,9 @@ class HFSession:
 
     def _sample(self) -> dict[int, Sample]:
         """Decode all rows; those whose turn has ended move behind the active ones."""
-        draws = torch.rand(
-            len(self._unread),
-            self._sampling.max_tokens,
-            dtype=torch.float64,
-            generator=self._random,
+        shape = (self._group_size, self._sampling.max_tokens)
+        draws = torch.cat(
+            [torch.rand(shape, dtype=torch.float64, generator=group) for group in self._groups]
         )
         turns = {owner: _TurnSoFar(self._policy, self._sampling) for owner in self._owners}
         active = len(self._owners)

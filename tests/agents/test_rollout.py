@@ -62,6 +62,20 @@ def test_the_parts_of_a_call_do_not_draw_alike(policy) -> None:
     assert len({tuple(turn.action_ids for turn in t.turns) for t in played}) == 12
 
 
+def test_t19_a_groups_samples_depend_on_no_other_group(policy) -> None:
+    """The same episodes at once, in parts, and in two calls, as two processes make them."""
+
+    def play(first: int, end: int, max_episodes: int = 64) -> list[tuple]:
+        rollout = builds.build_rollout(HFEngine(policy), policy, max_episodes=max_episodes)
+        played = rollout.play(QUESTIONS[first:end], 3, builds.sampling(), first)
+        return [(t.group_id, [turn.action_ids for turn in t.turns]) for t in played]
+
+    at_once = play(0, 4)
+    assert play(0, 4, max_episodes=3) == play(0, 4, max_episodes=7) == at_once
+    assert play(0, 1) + play(1, 4) == at_once
+    assert len({str(turns) for _, turns in at_once}) == 12
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_same_seed_plays_the_same_episodes(policy, temperature) -> None:
     def play(seed: int):

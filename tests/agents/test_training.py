@@ -17,8 +17,9 @@ from agents.config import TRAIN_LAYOUT, RunConfig
 from agents.predictions import Prediction
 from agents.rollout import demonstrate
 from agents.seeding import question_index
+from agents.starting import begin
 from agents.statistics import bootstrap
-from agents.training import begin, compare, play_step, train, warm_start
+from agents.training import compare, play_step, train, warm_start
 from agents.types import Trajectory
 from envs.types import Question
 from retrieval.errors import InputError, RetrievalError

@@ -9,6 +9,7 @@ from agents.batching import to_batch
 from agents.generation import hf
 from agents.generation.hf import HFEngine, HFSession, inverse_cdf
 from agents.policy import SearchPolicy
+from agents.seeding import Draw, derive
 from envs.actions import parse
 from retrieval.errors import InputError
 from tests.agents import builds
@@ -28,7 +29,7 @@ def test_t6_logprobs_are_those_of_the_whole_context(
     policy, temperature, read_tokens, monkeypatch
 ) -> None:
     monkeypatch.setattr(hf, "READ_TOKENS", read_tokens)
-    script = Script(policy, sampling(temperature=temperature)).play_all()
+    script = Script(policy, sampling(temperature=temperature, seed=12)).play_all()
     lengths = {len(ids) for turn in script.turns for ids in turn.values()}
     assert len(lengths) > 6 and [len(turn) for turn in script.turns] == [12, 9, 7, 5]
     worst = 0.0
@@ -48,10 +49,15 @@ def test_t6_ids_are_those_of_a_sampler_written_from_scratch(
     monkeypatch.setattr(hf, "COMPACT_SHARE", compact_share)
     options = sampling(temperature=1.3, seed=11)
     script = Script(policy, options).play_all()
-    generator = torch.Generator().manual_seed(11)
+    generators = [
+        torch.Generator().manual_seed(derive(11, Draw.GROUP, group)) for group in range(3)
+    ]
     positions = [0] * len(script.ids)
     for turn in script.turns:
-        draws = torch.rand(12, options.max_tokens, dtype=torch.float64, generator=generator)
+        shape = (4, options.max_tokens)
+        draws = torch.cat(
+            [torch.rand(shape, dtype=torch.float64, generator=group) for group in generators]
+        )
         for row, ids in turn.items():
             for step, token in enumerate(ids):
                 position = script.sampled[row][positions[row] + step][0]
