@@ -6,8 +6,7 @@ and renamed, so that a folder named step-... is always whole.
 
 import json
 import re
-import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from .critic import ADAPTER as CRITIC
 from .critic import Critic
 from .models import fingerprint
 from .policy import SearchPolicy
-from .writing import scratch_folder
+from .writing import put_in_place, remove_folder, scratch_folder
 
 ADAPTER = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -74,16 +73,40 @@ def save_checkpoint(parent: Path, policy: SearchPolicy, progress: Progress, base
             "base_fingerprint": _base_fingerprint(policy),
             "training": dict(progress.training),
         }
-        (folder / STATE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
-        shutil.rmtree(target, ignore_errors=True)
-        folder.rename(target)
+        file = folder / STATE
+        file.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+        _share(folder, file.stat().st_mode)
+        put_in_place(folder, target)
     return target
+
+
+def checkpoints(run: Path) -> dict[int, Path]:
+    """Step -> folder of every checkpoint of a run, the oldest first."""
+    found = {
+        int(path.name[5:]): path
+        for path in (run / "checkpoints").glob("step-*")
+        if re.fullmatch(r"step-\d+", path.name)
+    }
+    return dict(sorted(found.items()))
 
 
 def latest_checkpoint(run: Path) -> Path | None:
     """The newest checkpoint of a run folder, or None."""
-    found = [p for p in (run / "checkpoints").glob("step-*") if re.fullmatch(r"step-\d+", p.name)]
-    return max(found, key=lambda path: int(path.name[5:]), default=None)
+    return next(reversed(checkpoints(run).values()), None)
+
+
+def prune_checkpoints(run: Path, keep: int, protected: Collection[int]) -> None:
+    """Remove all but the newest checkpoints of a run.
+
+    Args:
+        run: Its folder.
+        keep: How many stay; 0 for all.
+        protected: Steps whose checkpoints stay in any case.
+    """
+    found = checkpoints(run)
+    for step in list(found)[:-keep] if keep else ():
+        if step not in protected:
+            remove_folder(found[step])
 
 
 def load_adapter(policy: SearchPolicy, folder: Path) -> int:
@@ -165,6 +188,12 @@ def load_optimizer(optimizer: torch.optim.Optimizer, folder: Path) -> None:
         state.setdefault(int(index), {})[name] = tensor
     current = optimizer.state_dict()
     optimizer.load_state_dict({"state": state, "param_groups": current["param_groups"]})
+
+
+def _share(folder: Path, mode: int) -> None:
+    """Give all files one mode: safetensors makes its own readable by nobody else."""
+    for file in folder.rglob("*.safetensors"):
+        file.chmod(mode)
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

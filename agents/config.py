@@ -10,6 +10,7 @@ from envs.limits import MIN_OBSERVATION_TOKENS
 
 from . import bounds
 from .command_line import Plugin, Slot
+from .guard import GuardOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +22,17 @@ class RunOptions:
         seed: Of all draws: adapters, question order, sampling, minibatches.
         steps: Reinforcement-learning steps; each plays and trains on one rollout batch.
         save_every: Steps between checkpoints; the last step always has one.
+        keep_checkpoints: The newest so many stay, with those that the guard needs; 0 for all.
     """
 
     dir: str = "runs/default"
     seed: int = 0
     steps: int = 100
     save_every: int = 10
+    keep_checkpoints: int = 0
 
     def __post_init__(self) -> None:
-        bounds.at_least(self, 0, "steps")
+        bounds.at_least(self, 0, "steps", "keep_checkpoints")
         bounds.at_least(self, 1, "save_every")
 
 
@@ -252,6 +255,7 @@ class RunConfig:
     algorithm: Plugin
     penalty: Plugin
     optimizer: OptimizerOptions
+    guard: GuardOptions
     warm_start: WarmStartOptions
     evaluation: EvaluationOptions
 
@@ -276,6 +280,7 @@ TRAIN_LAYOUT: dict[str, type | Slot] = {
     "algorithm": ALGORITHM,
     "penalty": PENALTY,
     "optimizer": OptimizerOptions,
+    "guard": GuardOptions,
     "warm_start": WarmStartOptions,
     "evaluation": EvaluationOptions,
 }

@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from retrieval.errors import InputError
+
 from .seeding import Draw, derive
+
+
+class DivergedError(InputError):
+    """The policy's probabilities are not numbers: there is nothing to sample from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,9 @@ class Session(Protocol):
 
         Returns:
             Row -> its turn.
+
+        Raises:
+            DivergedError: The policy gives no probabilities.
         """
         ...
 

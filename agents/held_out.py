@@ -16,6 +16,7 @@ from .playing import STOP
 from .predictions import Prediction
 from .progress import progress_bar
 from .statistics import paired_bootstrap
+from .writing import writing_to
 
 
 def evaluate_once(parts: Parts, when: str) -> list[Prediction] | None:
@@ -37,8 +38,9 @@ def evaluate_once(parts: Parts, when: str) -> list[Prediction] | None:
     with processes.together():
         if processes.rank() == 0:
             file = evaluation_file(parts, when)
-            file.parent.mkdir(exist_ok=True)
-            metrics.write_lines(file, rows)
+            with writing_to(parts.folder):
+                file.parent.mkdir(exist_ok=True)
+                metrics.write_lines(file, rows)
     return [Prediction.from_json(row) for row in rows]
 
 

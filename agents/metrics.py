@@ -1,4 +1,4 @@
-"""What a run writes while it goes: metrics.jsonl, rollouts.jsonl and TensorBoard."""
+"""What a run writes while it goes: metrics, rollouts, events (JSON Lines) and TensorBoard."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from .predictions import of_trajectory, to_prediction
 from .types import Trajectory
-from .writing import write_text
+from .writing import write_text, writing_to
 
 
 class RunLog:
@@ -23,11 +23,14 @@ class RunLog:
             folder: The run's.
             first_step: Lines of this and later steps, left by an interrupted run, are removed.
         """
+        self._folder = folder
         self._metrics = folder / "metrics.jsonl"
         self._rollouts = folder / "rollouts.jsonl"
-        for file in (self._metrics, self._rollouts):
-            _truncate(file, first_step)
-        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=first_step)
+        self._events = folder / "events.jsonl"
+        with writing_to(folder):
+            for file in (self._metrics, self._rollouts, self._events):
+                _truncate(file, first_step)
+            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=first_step)
 
     def write(
         self, step: int, metrics: Mapping[str, float | None], trajectories: Sequence[Trajectory]
@@ -36,25 +39,35 @@ class RunLog:
 
         JSON knows neither NaN nor infinity: they are null there, and themselves in TensorBoard.
         """
-        known = {name: value if _is_json(value) else None for name, value in metrics.items()}
-        _append(self._metrics, [{"step": step, **known}])
-        _append(
-            self._rollouts,
-            [
-                {"step": step, "group_id": t.group_id, "total_reward": t.reward}
-                | to_prediction(of_trajectory(t)).to_json()
-                for t in trajectories
-            ],
-        )
-        for name, value in metrics.items():
-            if value is not None:
-                self._board.add_scalar(name, value, step)
-        # A checkpoint may follow: a run that is killed after it has to find these events on disk.
-        self._board.flush()
+        episodes = [
+            {"step": step, "group_id": t.group_id, "total_reward": t.reward}
+            | to_prediction(of_trajectory(t)).to_json()
+            for t in trajectories
+        ]
+        with writing_to(self._folder):
+            _append(self._metrics, [{"step": step, **_json(metrics)}])
+            _append(self._rollouts, episodes)
+            for name, value in metrics.items():
+                if value is not None:
+                    self._board.add_scalar(name, value, step)
+            # A checkpoint may follow: a run that is killed after it has to find these on disk.
+            self._board.flush()
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """One line of events.jsonl; NaN and infinity are null."""
+        with writing_to(self._folder):
+            _append(self._events, [_json(event)])
 
     def close(self) -> None:
         """Flush TensorBoard."""
-        self._board.close()
+        with writing_to(self._folder):
+            self._board.close()
+
+
+def past_lines(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl so far, once `RunLog` has opened it."""
+    file = folder / "metrics.jsonl"
+    return read_lines(file) if file.exists() else []
 
 
 def write_json(file: Path, content: Any) -> None:
@@ -82,8 +95,9 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
-def _is_json(value: float | None) -> bool:
-    return value is None or math.isfinite(value)
+def _json(values: Mapping[str, Any]) -> dict[str, Any]:
+    lost = {name for name, v in values.items() if isinstance(v, float) and not math.isfinite(v)}
+    return {name: None if name in lost else value for name, value in values.items()}
 
 
 def _truncate(file: Path, first_step: int) -> None:

@@ -175,6 +175,14 @@ def sums(values: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[Tensor
     ]
 
 
+def sum_gradients(parameters: Sequence[torch.nn.Parameter]) -> list[Tensor]:
+    """Give the parameters the gradients of all processes' micro-batches; those there are."""
+    gradients = sums([p.grad for p in parameters], parameters)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    return [gradient for gradient in gradients if gradient is not None]
+
+
 @torch.no_grad()
 def copy_from_first(tensors: Sequence[Tensor]) -> None:
     """Give every process the numbers of process 0: unlike machines may round differently."""

@@ -1,21 +1,16 @@
 """Where a run begins: fresh, or at the newest checkpoint of its folder."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from retrieval.errors import InputError
 
 from .assembly import Parts
-from .checkpoint import (
-    latest_checkpoint,
-    load_adapter,
-    load_critic,
-    load_optimizer,
-    load_training,
-)
+from .checkpoint import latest_checkpoint
 from .config import RunConfig
 from .held_out import evaluated
+from .saving import Saver
 from .trainer import StepOptions, Trainer
 
 _OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
@@ -27,15 +22,21 @@ class Start:
 
     Attributes:
         trainer: Of reinforcement learning.
+        saver: Of its checkpoints.
         step: Steps done; None before the warm start.
     """
 
     trainer: Trainer
+    saver: Saver
     step: int | None
 
 
 def begin(parts: Parts) -> Start:
-    """A fresh start."""
+    """A fresh start.
+
+    Raises:
+        InputError: The guard is to raise the coefficient of a KL penalty that there is not.
+    """
     config, critic = parts.config, parts.critic
     optimizer = _OPTIMIZERS[config.optimizer.name](
         parts.policy.trainable_parameters(),
@@ -45,10 +46,12 @@ def begin(parts: Parts) -> Start:
     if critic is not None:
         optimizer.add_param_group({"params": critic.parameters(), "lr": critic.lr})
     penalty = config.penalty.build()
+    if config.guard.kl_factor != 1 and not penalty.kl:
+        raise InputError("guard.kl_factor: there is no KL penalty; give --penalty.name kl, or 1")
     trainer = Trainer(
         parts.policy, parts.algorithm, optimizer, _step_options(config), penalty, critic
     )
-    return Start(trainer, None)
+    return Start(trainer, Saver(parts, trainer), None)
 
 
 def resume(parts: Parts) -> Start:
@@ -58,23 +61,17 @@ def resume(parts: Parts) -> Start:
         InputError: The checkpoint does not fit the configuration, or the questions are not those
             that the run was evaluated on before training.
     """
-    trainer = begin(parts).trainer
+    start = begin(parts)
     folder = latest_checkpoint(parts.folder)
     if folder is None:
-        return Start(trainer, None)
-    step = load_adapter(parts.policy, folder)
-    if trainer.critic is not None:
-        load_critic(trainer.critic, folder)
-    load_optimizer(trainer.optimizer, folder)
-    training = load_training(folder)
-    trainer.load_state(training["trainer"])
-    parts.sampler.load_state(training["sampler"])
+        return start
+    step = start.saver.load(folder)
     if step and parts.held_out and evaluated(parts, "before") is None:
         raise InputError(
             "evaluation: the run has not been evaluated on these questions before training; leave "
             "the evaluation and dataset sections as they were"
         )
-    return Start(trainer, step)
+    return replace(start, step=step)
 
 
 def _step_options(config: RunConfig) -> StepOptions:

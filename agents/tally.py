@@ -3,6 +3,7 @@
 import json
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ from torch import Tensor
 from . import processes
 from .losses import Terms, kl
 from .types import Batch
+
+TAIL = 1.0  # nats that a log-probability has moved
 
 
 class Tally:
@@ -42,10 +45,12 @@ class Tally:
         """What one forward pass of the policy showed."""
         mask = batch.action_mask
         clipped = terms.clipped & mask
+        moved = (logprobs - batch.old_logprobs).abs()
         self.add_own(
             policy_loss=float(loss.detach()),
             clipped=int(clipped.sum()),
             clipped_turns=_num_turns(batch, clipped),
+            tail=int(((moved > TAIL) & mask).sum()),
             kl_old=float(kl("k3", batch.old_logprobs, logprobs, mask).sum()),
             entropy=float(entropy.sum()),
             action_tokens=int(mask.sum()),
@@ -70,7 +75,7 @@ class Tally:
         return self._sums["kl_ref"] / (self._sums["action_tokens"] or math.nan)
 
     def averages(self) -> dict[str, float]:
-        """The update's metrics; kl_old, kl_ref and entropy are NaN where no row was trained."""
+        """The update's metrics; those of the tokens trained are NaN where no row was."""
         sums = self._sums
         steps = sums["optimizer_steps"]
         tokens = sums["action_tokens"] or math.nan
@@ -79,12 +84,19 @@ class Tally:
             **{n: sums[n] / steps for n in ("policy_loss", "grad_norm", "grad_scale", *optional)},
             "clip_fraction": sums["clipped"] / max(sums["action_tokens_all"], 1),
             "clip_fraction_turns": sums["clipped_turns"] / max(sums["turns"], 1),
+            "ratio_tail": sums["tail"] / tokens,
             "kl_old": sums["kl_old"] / tokens,
             "kl_ref": self.kl_ref,
             "entropy": sums["entropy"] / tokens,
             "trained_tokens": sums["trained_tokens"],
             "optimizer_steps": steps,
+            "skipped_steps": sums["skipped_steps"],
         }
+
+
+def count_nonfinite(tensors: Sequence[Tensor]) -> int:
+    """How many of the tensors hold NaN or infinity."""
+    return int((~torch.stack([tensor.isfinite().all() for tensor in tensors])).sum())
 
 
 def _num_turns(batch: Batch, tokens: Tensor) -> int:

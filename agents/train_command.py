@@ -13,51 +13,70 @@ from retrieval.errors import InputError, RetrievalError
 from . import command_line, processes
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
+from .interruption import Interrupts
+from .rollback import CollapseError
 from .starting import begin, resume
 from .training import train
-from .writing import check_creatable, write_text
+from .writing import WriteError, check_creatable, write_text
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command.
 
     Returns:
-        The exit status: 0, 1 if retrieval or another process failed, 2 for bad input, 130 if
-        interrupted.
+        The exit status: 0; 1 if retrieval or another process failed, or the folder cannot be
+        written to; 2 for bad input; 3 if the guard gave up; 130 after Ctrl-C, 143 after SIGTERM.
     """
-    folder: Path | None = None  # once there is a run to go on with
+    folder: list[Path] = []  # once there is a run to go on with
     try:
-        processes.join()
-        with processes.together():
-            config, flags = _read(argv)
-            resumed = flags.resume is not None
-            _check_folder(config, flags)
-            parts = build_parts(config)
-            start = resume(parts) if resumed else begin(parts)
-        with processes.together():
-            if processes.rank() == 0:
-                _prepare_folder(config, flags.overwrite and not resumed)
-        folder = parts.folder
-        summary = train(parts, start, shlex.join(["python", "train.py", *argv]))
-        first = processes.rank() == 0
-        processes.leave()
+        with Interrupts() as interrupts:
+            summary = _train(argv, folder, interrupts)
+            first = processes.rank() == 0
+            processes.leave()
     except processes.FailedElsewhere:
         return 1
     except InputError as error:
-        print(f"train.py: error: {error}", file=sys.stderr)
-        return 2
+        return _fail(f"error: {error}", 2)
     except RetrievalError as error:
-        print(f"train.py: retrieval failed: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        remedy = f"go on with: python train.py --resume {folder}" if folder else "nothing written"
-        print(f"train.py: interrupted; {remedy}", file=sys.stderr)
-        return 130
+        return _fail(f"retrieval failed: {error}", 1)
+    except WriteError as error:
+        return _fail(f"{error}; free space or make it writable, then {_remedy(folder)}", 1)
+    except CollapseError as error:
+        return _fail(str(error), 3)
+    except KeyboardInterrupt as error:
+        return _fail(f"interrupted; {_remedy(folder)}", getattr(error, "status", 130))
     if summary is not None:
         print(_table(summary))
     if first:
-        print(f"run folder: {parts.folder}")
+        print(f"run folder: {folder[0]}")
     return 0
+
+
+def _fail(message: str, status: int) -> int:
+    print(f"train.py: {message}", file=sys.stderr)
+    return status
+
+
+def _remedy(folder: Sequence[Path]) -> str:
+    return f"go on with: python train.py --resume {folder[0]}" if folder else "nothing written"
+
+
+def _train(
+    argv: Sequence[str], folder: list[Path], interrupts: Interrupts
+) -> dict[str, Any] | None:
+    """Build everything, then write: the run's folder is added to `folder` when it is there."""
+    processes.join()
+    with processes.together():
+        config, flags = _read(argv)
+        resumed = flags.resume is not None
+        _check_folder(config, flags)
+        parts = build_parts(config)
+        start = resume(parts) if resumed else begin(parts)
+    with processes.together():
+        if processes.rank() == 0:
+            _prepare_folder(config, flags.overwrite and not resumed)
+    folder.append(parts.folder)
+    return train(parts, start, shlex.join(["python", "train.py", *argv]), interrupts)
 
 
 def _read(argv: Sequence[str]) -> tuple[RunConfig, Namespace]:

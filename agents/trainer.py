@@ -6,7 +6,7 @@ the global-norm clip and the step.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,11 +19,12 @@ from . import processes
 from .algorithm import Algorithm, Loss
 from .batching import micro_batches
 from .critic import Critic
+from .learning_signal import Signal, trimmed
 from .losses import kl, token_mean_weights, value_loss
 from .normaliser import RemovedGradient, TypicalNorm
 from .penalty import Penalty
 from .policy import SearchPolicy
-from .tally import Tally
+from .tally import Tally, count_nonfinite
 from .types import Batch
 
 
@@ -45,27 +46,6 @@ class StepOptions:
     microbatch_tokens: int
     max_grad_norm: float
     temperature: float
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """What is learnt from: trajectories and, for each of their tokens, what to make of it.
-
-    Attributes:
-        batch: B trajectories of T tokens.
-        advantages: (B, T), constant.
-        targets: (B, T), what the critic's values should be; None without a critic.
-    """
-
-    batch: Batch
-    advantages: Tensor
-    targets: Tensor | None
-
-    def select(self, rows: Tensor) -> "Signal":
-        """The given rows ((N,) int64), padding trimmed."""
-        part = self.batch.select(rows)
-        targets = None if self.targets is None else _trimmed(self.targets[rows], part)
-        return Signal(part, _trimmed(self.advantages[rows], part), targets)
 
 
 class Trainer:
@@ -124,9 +104,11 @@ class Trainer:
             Means over optimiser steps: policy_loss, grad_norm (of the policy, before the
             normaliser and the clip), grad_scale (the normaliser's factor), with a normaliser
             clip_norm (||C||), with a critic value_loss. clip_fraction and clip_fraction_turns:
-            shares of action tokens, and of turns with a clipped token. kl_old, kl_ref (k3) and
-            entropy in nats per action token of the rows that were trained, NaN where there was
-            none. trained_tokens, optimizer_steps; kl_coef as used.
+            shares of action tokens, and of turns with a clipped token. Of the action tokens of the
+            rows that were trained, NaN where there was none: kl_old, kl_ref (k3) and entropy in
+            nats per token, ratio_tail (share that moved by more than 1 nat). trained_tokens,
+            optimizer_steps; skipped_steps, those of them that were not taken, because loss or
+            gradient were not finite; nonfinite_weights (tensors); kl_coef as used.
         """
         used = self.kl_coef
         with torch.no_grad():
@@ -135,11 +117,16 @@ class Trainer:
         for rows in self._minibatches(len(batch), seed):
             self._step(signal.select(rows), tally)
         tally.collect()
-        groups = self.optimizer.param_groups
-        processes.copy_from_first([p for group in groups for p in group["params"]])
+        processes.copy_from_first(self._weights)
         if math.isfinite(tally.kl_ref):  # else no row was trained, and nothing measured
             self.kl_coef = self.penalty.steered(used, tally.kl_ref, len(batch))
-        return tally.averages() | {"kl_coef": used}
+        broken = count_nonfinite(self._weights)
+        return tally.averages() | {"kl_coef": used, "nonfinite_weights": broken}
+
+    @property
+    def _weights(self) -> list[Tensor]:
+        """Of the policy and the critic."""
+        return [weight for group in self.optimizer.param_groups for weight in group["params"]]
 
     def _signal(self, batch: Batch) -> Signal:
         if self.penalty.kl:
@@ -171,7 +158,7 @@ class Trainer:
             self._value_gradient(signal, tally)
         tally.add_step(signal.batch, factor)
         if len(rows) or self.critic is not None:
-            self._apply(factor)
+            self._apply(factor, tally)
 
     def _policy_gradient(self, signal: Signal, rows: Tensor, tally: Tally) -> float:
         """Fill the gradients of the policy's weights; the normaliser's factor for the step."""
@@ -181,11 +168,12 @@ class Trainer:
         loss = self._loss(signal)
         for group in self._micro_batches(signal.batch, rows):
             part = signal.select(group)
-            self._accumulate(loss, part, _trimmed(weights[group], part.batch), removed, tally)
-        gradients = _summed_gradients(parameters)
+            self._accumulate(loss, part, trimmed(weights[group], part.batch), removed, tally)
+        gradients = processes.sum_gradients(parameters)
         norm = float(torch.nn.utils.get_total_norm(gradients))
         tally.add(grad_norm=norm)
-        if self.algorithm.normaliser is None:
+        # One NaN in the running median would stay there.
+        if self.algorithm.normaliser is None or not math.isfinite(norm):
             return 1.0
         clip_norm = removed.norm()
         tally.add(clip_norm=clip_norm or 0.0)
@@ -223,16 +211,20 @@ class Trainer:
             values = self.critic.values(part.batch)
             loss = value_loss(values, part.batch.values, part.targets, self.algorithm.value.clip)
             mask = part.batch.action_mask
-            scaled = loss * _trimmed(weights[rows], part.batch)
+            scaled = loss * trimmed(weights[rows], part.batch)
             total = torch.where(mask, scaled, torch.zeros_like(scaled)).sum()
             total.backward()
             tally.add_own(value_loss=float(total.detach()))
-        _summed_gradients(self.critic.parameters())
+        processes.sum_gradients(self.critic.parameters())
 
-    def _apply(self, factor: float) -> None:
-        """Scale, clip each group to the global norm, and step."""
+    def _apply(self, factor: float, tally: Tally) -> None:
+        """Scale, clip each group to the global norm, and step; not if a gradient is not finite."""
         normaliser = self.algorithm.normaliser
         policy_group = self.optimizer.param_groups[0]
+        gradients = [weight.grad for weight in self._weights if weight.grad is not None]
+        if not torch.nn.utils.get_total_norm(gradients).isfinite():
+            tally.add(skipped_steps=1)
+            return
         if normaliser is not None and normaliser.apply_to == "gradient":
             for parameter in policy_group["params"]:
                 if parameter.grad is not None:
@@ -281,16 +273,3 @@ class Trainer:
             result[rows, : values.shape[1]] = values
         processes.add_up(result)  # a row is 0 in every process but the one that computed it
         return result
-
-
-def _summed_gradients(parameters: Sequence[torch.nn.Parameter]) -> list[Tensor]:
-    """Give the parameters the gradients of all processes' micro-batches; those there are."""
-    gradients = processes.sums([p.grad for p in parameters], parameters)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
-    return [gradient for gradient in gradients if gradient is not None]
-
-
-def _trimmed(values: Tensor, part: Batch) -> Tensor:
-    """A (B, T) tensor cut to the width of the selection it belongs to."""
-    return values[:, : part.input_ids.shape[1]]

@@ -15,50 +15,72 @@ from . import metrics, processes
 from .algorithms import sft
 from .assembly import Parts
 from .batching import to_batch
-from .checkpoint import Progress, save_checkpoint
 from .engine import Sampling
 from .evaluation import batch_metrics
 from .exchange import gather_trajectories
 from .held_out import compare, evaluate_once, evaluation_file
+from .interruption import Interrupts
 from .playing import STOP
 from .progress import progress_bar
+from .repetition import repeat_rate
+from .rollback import Guard
 from .rollout import demonstrate, usable
 from .seeding import Draw, derive
 from .starting import Start
+from .steps import run_steps
 from .trainer import StepOptions, Trainer
 from .types import Trajectory
+from .writing import clear_scratch, writing_to
 
 
-def train(parts: Parts, start: Start, command: str) -> dict[str, Any] | None:
+def train(
+    parts: Parts, start: Start, command: str, interrupts: Interrupts | None = None
+) -> dict[str, Any] | None:
     """Run to the end; a run that has ended already is left as it is.
+
+    Args:
+        parts: The run.
+        start: Where it begins.
+        command: For the summary.
+        interrupts: Entered by the caller, if signals are to be handled.
 
     Returns:
         What summary.json holds: `compare`, the seconds this command took, and the command. None if
         the run does not evaluate, and in every process but the first.
+
+    Raises:
+        CollapseError: The guard gave up.
+        RetrievalError: Retrieval failed in every episode of a step.
+        WriteError: The run's folder cannot be written to.
     """
     began = time.monotonic()
     config, step = parts.config, start.step
     file = parts.folder / "summary.json"
     _check_agreement(step)
+    with processes.together(), writing_to(parts.folder):
+        if processes.rank() == 0:
+            clear_scratch(parts.folder)
     if step is None:
         warm_start(parts)
         step = 0
-        _save(parts, start.trainer, 0)
+        start.saver.save(0)
     before = evaluate_once(parts, "before")
     if step < config.run.steps:
         # A run that was extended had ended before.
-        with processes.together():
+        with processes.together(), writing_to(parts.folder):
             if processes.rank() == 0:
                 for stale in (file, evaluation_file(parts, "after")):
                     stale.unlink(missing_ok=True)
-        _reinforce(parts, start.trainer, step)
+        _reinforce(parts, start, step, interrupts or Interrupts())
     after = evaluate_once(parts, "after")
     with processes.together():
         if before is None or after is None or processes.rank() > 0:
             return None
         if not file.exists():
             told = {"seconds": round(time.monotonic() - began, 1), "command": command}
-            metrics.write_json(file, compare(before, after) | told)
+            content = compare(before, after) | told
+            with writing_to(parts.folder):
+                metrics.write_json(file, content)
         summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return summary
 
@@ -99,46 +121,47 @@ def warm_start(parts: Parts) -> None:
                     question = parts.questions[int(index)]
                     texts = parts.demonstrate(question, bool(stop))
                     episodes.append(demonstrate(question, texts, env, parts.rollout.framing))
-            kept = _kept(gather_trajectories(episodes), f"warm start, step {step + 1}")
+            kept = _kept(parts, gather_trajectories(episodes), f"warm start, step {step + 1}")
             result = trainer.update(to_batch(kept, parts.policy.pad_id), step)
             schedule.step()
             bar.set_postfix(loss=f"{result['policy_loss']:.3f}")
             bar.update()
 
 
-def _reinforce(parts: Parts, trainer: Trainer, first: int) -> None:
-    config = parts.config
+def _reinforce(parts: Parts, start: Start, first: int, interrupts: Interrupts) -> None:
+    config, saver = parts.config, start.saver
     with processes.together():
         log = metrics.RunLog(parts.folder, first + 1) if processes.rank() == 0 else None
+
+    def take(step: int) -> dict[str, float | None]:
+        line = train_step(parts, start.trainer, log, step, interrupts)
+        if log is not None:
+            tqdm.write(_describe(step, config.run.steps, line))
+            if line["infra_errors"]:
+                tqdm.write(f"  {line['infra_errors']} episodes lost to retrieval{_cause(parts)}")
+        return line
+
     try:
-        for step in range(first + 1, config.run.steps + 1):
-            line = train_step(parts, trainer, log, step)
-            if log is not None:
-                tqdm.write(_describe(step, config.run.steps, line))
-            if step % config.run.save_every == 0 or step == config.run.steps:
-                _save(parts, trainer, step)
+        guard = Guard(config.guard, saver, log, metrics.past_lines(parts.folder))
+        run_steps(take, first, config.run, saver, guard, interrupts)
     finally:
         if log is not None:
             log.close()
 
 
-def _save(parts: Parts, trainer: Trainer, step: int) -> None:
-    training = {"trainer": trainer.state(), "sampler": parts.sampler.state()}
-    progress = Progress(step, trainer.optimizer, trainer.critic, training)
-    folder = parts.folder / "checkpoints"
-    with processes.together():
-        if processes.rank() == 0:
-            save_checkpoint(folder, parts.policy, progress, parts.config.model.name)
-
-
 def train_step(
-    parts: Parts, trainer: Trainer, log: metrics.RunLog | None, step: int
+    parts: Parts,
+    trainer: Trainer,
+    log: metrics.RunLog | None,
+    step: int,
+    interrupts: Interrupts,
 ) -> dict[str, float | None]:
     """Play one rollout batch, train on it, write it down where there is a log."""
     config = parts.config
     started = time.monotonic()
-    trajectories, chosen = play_step(parts, step)
-    kept = _kept(chosen, f"step {step}")
+    with interrupts.at_once():
+        trajectories, chosen = play_step(parts, step)
+        kept = _kept(parts, chosen, f"step {step}")
     played = time.monotonic()
     batch = to_batch(kept, parts.policy.pad_id)
     update = trainer.update(batch, derive(config.run.seed, Draw.MINIBATCHES, step))
@@ -151,8 +174,11 @@ def train_step(
         "clip_norm": None,
         **batch_metrics(working),
         **update,
+        "repeat_rate": repeat_rate(turn.action_ids for t in working for turn in t.turns),
+        "episodes": len(trajectories),
+        "trained_episodes": len(kept),
         "infra_errors": len(trajectories) - len(working),
-        "dropped_episodes": len(trajectories) - len(chosen),
+        "dropped_episodes": len(working) - len(kept),
         "generated_tokens_per_s": generated / (played - started),
         "trained_tokens_per_s": update["trained_tokens"] / (ended - played),
         "seconds": ended - started,
@@ -163,7 +189,7 @@ def train_step(
     return line
 
 
-def _kept(trajectories: Sequence[Trajectory], where: str) -> list[Trajectory]:
+def _kept(parts: Parts, trajectories: Sequence[Trajectory], where: str) -> list[Trajectory]:
     """Those fit for training.
 
     Raises:
@@ -172,8 +198,16 @@ def _kept(trajectories: Sequence[Trajectory], where: str) -> list[Trajectory]:
     kept = usable(trajectories)
     with processes.together():
         if not kept:
-            raise RetrievalError(f"{where}: retrieval failed in every episode; check the retriever")
+            raise RetrievalError(
+                f"{where}: retrieval failed in every episode; check the retriever{_cause(parts)}"
+            )
     return kept
+
+
+def _cause(parts: Parts) -> str:
+    """How retrieval failed last, if it was in this process."""
+    error = parts.rollout.retriever.last_error
+    return "" if error is None else f": {error}"
 
 
 def play_step(parts: Parts, step: int) -> tuple[list[Trajectory], list[Trajectory]]:

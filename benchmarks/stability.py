@@ -29,6 +29,7 @@ FIGURES = {
     "sgd": [name for name in VARIANTS if "sgd" in name],
     "grpo": ["grpo", "so_grpo", "gspo"],
     "strata": [name for name in VARIANTS if "stratified" in name] + ["grpo"],
+    "guard": ["grpo", "grpo-guard", "grpo-lr2", "grpo-lr2-guard"],
     "relatives": ["grpo", "dr_grpo", "dapo", "sapo", "bapo", "cispo", "gigpo", "rloo"],
 }
 

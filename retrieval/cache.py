@@ -21,6 +21,7 @@ class CachedRetriever:
     Attributes:
         hits: Queries that `search` answered without the engine, repeats within a call included.
         misses: Queries that the engine was asked, by `search` or `prefetch`.
+        last_error: How the engine failed last; None if it never has.
     """
 
     def __init__(self, retriever: Retriever, max_entries: int = 100_000) -> None:
@@ -41,6 +42,7 @@ class CachedRetriever:
         self._lock = threading.Lock()
         self.hits = 0
         self.misses = 0
+        self.last_error: str | None = None
 
     def __reduce__(self) -> tuple[type["CachedRetriever"], tuple[Retriever, int]]:
         # A lock can be neither pickled nor copied; a copy starts with an empty memo.
@@ -84,7 +86,11 @@ class CachedRetriever:
         missing = [query for query in distinct if query not in known]
         if not missing:
             return known, {}
-        found = dict(zip(missing, self._ask(missing, k), strict=True))
+        try:
+            found = dict(zip(missing, self._ask(missing, k), strict=True))
+        except RetrievalError as error:
+            self.last_error = str(error)
+            raise
         with self._lock:
             self.misses += len(missing)
             for query, hits in found.items():

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from retrieval.errors import InputError
 
-from ..engine import Engine, Sample, Sampling
+from ..engine import DivergedError, Engine, Sample, Sampling
 from ..kv_cache import RowCache
 from ..policy import SearchPolicy
 
@@ -221,13 +221,13 @@ def inverse_cdf(probabilities: Tensor, uniform: Tensor) -> Tensor:
         (R,) int64; never a token of probability 0.
 
     Raises:
-        InputError: A probability that is not a number.
+        DivergedError: A probability that is not a number.
     """
     blocks = torch.nn.functional.pad(probabilities, (0, -probabilities.shape[1] % BLOCK))
     blocks = blocks.unflatten(1, (-1, BLOCK))
     ends = blocks.sum(-1).double().cumsum(-1)
     if not bool(ends[:, -1].isfinite().all()):
-        raise InputError(
+        raise DivergedError(
             "the policy's probabilities are not numbers: training has diverged; lower optimizer.lr "
             "or go on from an earlier checkpoint"
         )

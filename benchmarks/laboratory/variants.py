@@ -34,6 +34,16 @@ def _options(options: dict[str, str]) -> dict[str, str]:
 
 
 _GRADIENT = {"apply_to": "gradient"}
+# Twice the learning rate of the regime.
+_LR2 = {"optimizer.lr": "2e-3"}
+# An invalid rate that no run which ends well has; a checkpoint a step to go back to.
+_GUARD = {
+    "guard.invalid_rate": "0.1",
+    "guard.window": "2",
+    "guard.max_rollbacks": "20",
+    "run.save_every": "1",
+    "run.keep_checkpoints": "1",
+}
 
 VARIANTS: dict[str, Variant] = {
     "ppo": Variant(_ppo("ppo")),
@@ -58,6 +68,9 @@ VARIANTS: dict[str, Variant] = {
     "grpo-sgd": Variant(_grpo("grpo") | _SGD, needs_clip=True),
     # A constant scale of the step, the mean of the one that `so_grpo-step` chooses by ||C||.
     "grpo-lr0.7": Variant(_grpo("grpo") | {"optimizer.lr": "7e-4"}, needs_clip=True),
+    "grpo-guard": Variant(_grpo("grpo") | _GUARD),
+    "grpo-lr2": Variant(_grpo("grpo") | _LR2, needs_clip=True),
+    "grpo-lr2-guard": Variant(_grpo("grpo") | _LR2 | _GUARD, needs_clip=True),
     "so_grpo-sgd": Variant(_grpo("so_grpo", **_GRADIENT) | _SGD, needs_clip=True),
     "so_grpo-sgd-max1": Variant(_grpo("so_grpo", rule="max1", **_GRADIENT) | _SGD, needs_clip=True),
     "so_grpo-sgd-literal": Variant(
@@ -123,5 +136,9 @@ CONTRASTS: dict[str, list[tuple[str, str]]] = {
     "d. sequences and turns, against GRPO": [
         ("gspo", "grpo"),
         ("gspo", "so_grpo"),
+    ],
+    "e. the guard, against the same without it": [
+        ("grpo-guard", "grpo"),
+        ("grpo-lr2-guard", "grpo-lr2"),
     ],
 }

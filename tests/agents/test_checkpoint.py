@@ -82,6 +82,7 @@ def test_the_folder_holds_an_adapter_and_no_pickle(trained) -> None:
 
 def test_it_is_readable_by_whoever_may_read_the_run(trained) -> None:
     assert trained[2].stat().st_mode == trained[2].parent.stat().st_mode
+    assert len({path.stat().st_mode for path in trained[2].iterdir()}) == 1
 
 
 def test_the_adapter_comes_back(trained) -> None:

@@ -195,7 +195,8 @@ def test_retrieval_that_fails_throughout_is_status_1(
     result = runs.call(capsys, main, *argv, "--evaluation.questions=0")
     assert result.status == 1
     assert result.err.splitlines()[-1].endswith(
-        "train.py: retrieval failed: step 1: retrieval failed in every episode; check the retriever"
+        "train.py: retrieval failed: step 1: retrieval failed in every episode; check the "
+        "retriever: http://localhost:8000: no answer within 5 s; start retrieval.serve"
     )
     result = runs.call(capsys, main, *argv, "--warm_start.steps=1", "--overwrite")
     assert result.status == 1

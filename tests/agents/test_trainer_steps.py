@@ -12,6 +12,7 @@ from agents.batching import to_batch
 from agents.generation.hf import HFEngine
 from agents.policy import SearchPolicy
 from agents.trainer import Trainer
+from retrieval import plugins
 from tests.agents import builds
 from tests.agents.training_parts import GRPO, ONE_STEP, WITH_KL, sampled, still, weights
 
@@ -128,3 +129,63 @@ def test_t7_rollouts_and_updates_leave_the_base_bit_identical() -> None:
         assert torch.equal(policy.hidden(ids), reference)
     # The engine samples from the trained weights at once: nothing has to be synchronised.
     assert [t.turns for t in played] != [t.turns for t in first]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["grpo", "so_grpo"])
+def test_a_gradient_that_is_not_finite_is_not_applied(name: str, value: float) -> None:
+    """One bad token of one row spoils its minibatch, which is skipped; the others are applied."""
+    policy = builds.build_policy(b_std=0.1)
+    module = plugins.load("agents.algorithms", name)
+    plain = module.build(module.Config())
+    bad_row = tuple(sampled(policy).input_ids[5].tolist())
+
+    def loss(logprobs, batch, advantages):
+        terms = plain.loss(logprobs, batch, advantages)
+        width = batch.input_ids.shape[1]
+        bad = (batch.input_ids == torch.tensor(bad_row[:width])).all(1)
+        factor = torch.where(bad, value, 1.0)[:, None]
+        return replace(terms, per_token=terms.per_token * factor)
+
+    algorithm = replace(plain, loss=loss, zero_advantage_is_inert=False)
+    optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=1e-2)
+    trainer = Trainer(policy, algorithm, optimizer, replace(ONE_STEP, minibatches=12))
+    applied = []
+    optimizer.register_step_post_hook(lambda *_: applied.append(weights(policy)))
+    metrics = trainer.update(sampled(policy), seed=0)
+    assert (metrics["optimizer_steps"], metrics["skipped_steps"]) == (12, 1)
+    assert len(applied) == 11 and all(bool(now.isfinite().all()) for now in applied)
+    assert torch.equal(weights(policy), applied[-1])
+    assert not math.isfinite(metrics["policy_loss"]) and metrics["nonfinite_weights"] == 0
+    # What later updates depend on has not taken it in either.
+    moments = [v for state in optimizer.state.values() for v in state.values()]
+    assert all(bool(moment.isfinite().all()) for moment in moments)
+    assert all(math.isfinite(norm) for norm in trainer.state()["gradient_norms"])
+
+
+@pytest.mark.parametrize("broken", [0, 2])
+def test_weights_that_are_not_finite_are_counted(broken: int) -> None:
+    policy = builds.build_policy(b_std=0.1)
+    optimizer = torch.optim.SGD(policy.trainable_parameters(), lr=1.0)
+    values = (math.nan, math.inf)
+
+    @torch.no_grad()
+    def overflow(*_: object) -> None:
+        for parameter, value in zip(policy.trainable_parameters(), values[:broken], strict=False):
+            parameter.flatten()[3] = value
+
+    optimizer.register_step_post_hook(overflow)
+    metrics = Trainer(policy, GRPO, optimizer, ONE_STEP).update(sampled(policy), 0)
+    assert metrics["nonfinite_weights"] == broken
+
+
+def test_the_tail_of_the_ratio_is_counted_token_by_token() -> None:
+    """Off-policy by noise of standard deviation 1: who moved by more than 1 nat stands there."""
+    policy = builds.build_policy(b_std=0.1)
+    near, far = sampled(policy), sampled(policy, spread=1.0)
+    moved = (near.old_logprobs - far.old_logprobs).abs()[near.action_mask]
+    share = float((moved > 1).double().mean())
+    assert 0.2 < share < 0.45  # 0.317 of a normal distribution
+    algorithm = replace(GRPO, zero_advantage_is_inert=False)
+    assert still(policy, algorithm).update(far, 0)["ratio_tail"] == pytest.approx(share, abs=1e-9)
+    assert still(policy, algorithm).update(near, 0)["ratio_tail"] == 0.0
