@@ -21,15 +21,20 @@ class RunOptions:
         seed: Of all draws: adapters, question order, sampling, minibatches.
         steps: Reinforcement-learning steps; each plays and trains on one rollout batch.
         save_every: Steps between checkpoints; the last step always has one.
+        token_transcripts: Episodes of each step whose tokens are kept with their log-probabilities
+            and advantages, for report.html; 0 for none.
+        wandb: A project of Weights & Biases that gets the metrics too; null for none.
     """
 
     dir: str = "runs/default"
     seed: int = 0
     steps: int = 100
     save_every: int = 10
+    token_transcripts: int = 4
+    wandb: str | None = None
 
     def __post_init__(self) -> None:
-        bounds.at_least(self, 0, "steps")
+        bounds.at_least(self, 0, "steps", "token_transcripts")
         bounds.at_least(self, 1, "save_every")
 
 

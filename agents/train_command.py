@@ -10,7 +10,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from retrieval.errors import InputError, RetrievalError
 
-from . import command_line, processes
+from . import command_line, processes, wandb_run
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
 from .starting import begin, resume
@@ -32,6 +32,7 @@ def main(argv: Sequence[str]) -> int:
             config, flags = _read(argv)
             resumed = flags.resume is not None
             _check_folder(config, flags)
+            wandb_run.check(config.run.wandb)
             parts = build_parts(config)
             start = resume(parts) if resumed else begin(parts)
         with processes.together():
@@ -98,7 +99,6 @@ def _check_folder(config: RunConfig, flags: Namespace) -> None:
 def _prepare_folder(config: RunConfig, overwrite: bool) -> None:
     """Move an earlier folder aside if that is wanted, and write the resolved configuration."""
     folder = Path(config.run.dir)
-    values: dict[str, Any] = {name: getattr(config, name) for name in TRAIN_LAYOUT}
     try:
         if folder.exists() and overwrite:
             number = 1
@@ -106,7 +106,7 @@ def _prepare_folder(config: RunConfig, overwrite: bool) -> None:
                 number += 1
             folder.rename(aside)
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / "config.yaml", command_line.to_yaml(values))
+        write_text(folder / "config.yaml", command_line.to_yaml(command_line.sections(config)))
     except OSError as error:
         raise InputError(
             f"run.dir: cannot write {folder}: {error.strerror}; give another --run.dir"
