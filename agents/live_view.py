@@ -14,18 +14,18 @@ from .progress import progress_bar
 
 Line = Mapping[str, float | None]
 
-# Title, key of metrics.jsonl, format; what a narrow terminal has no room for is left out on the
-# right.
+# Title, key of metrics.jsonl, width, format; what a narrow terminal has no room for is left out on
+# the right.
 COLUMNS = (
-    ("reward", "reward_mean", "8.3f"),
-    ("EM", "em", "7.3f"),
-    ("searches", "searches_mean", "10.2f"),
-    ("clip", "clip_fraction", "8.4f"),
-    ("KL", "kl_old", "9.5f"),
-    ("invalid", "invalid_rate", "9.3f"),
-    ("gen tok/s", "generated_tokens_per_s", "11.0f"),
-    ("train tok/s", "trained_tokens_per_s", "13.0f"),
-    ("seconds", "seconds", "9.1f"),
+    ("reward", "reward_mean", 8, ".3f"),
+    ("EM", "em", 7, ".3f"),
+    ("searches", "searches_mean", 10, ".2f"),
+    ("clip", "clip_fraction", 8, ".4f"),
+    ("KL", "kl_old", 9, ".5f"),
+    ("invalid", "invalid_rate", 9, ".3f"),
+    ("gen tok/s", "generated_tokens_per_s", 11, ".0f"),
+    ("train tok/s", "trained_tokens_per_s", 13, ".0f"),
+    ("seconds", "seconds", 9, ".1f"),
 )
 PLAIN = ("reward_mean", "em", "searches_mean", "invalid_rate", "clip_fraction", "kl_old", "seconds")
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -91,7 +91,10 @@ class LiveView:
         cells = [("step", progress.rjust(2 * len(str(self._steps)) + 1)), ("left", f"{left:>9}")]
         if _can_write(BLOCKS, self._out):
             cells.append(("trend", f"  {_trend(self._rewards):{TREND}}"))
-        cells += [(title, format(_number(line[key]), form)) for title, key, form in COLUMNS]
+        cells += [
+            (title, (format(line[key], form) if _known(line[key]) else "-").rjust(width))
+            for title, key, width, form in COLUMNS
+        ]
         width = self._width or shutil.get_terminal_size().columns
         head = row = ""
         for title, cell in cells:
@@ -116,6 +119,10 @@ def _trend(values: deque[float]) -> str:
         BLOCKS[round((value - low) / span * top)] if math.isfinite(value) else " "
         for value in values
     )
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def _number(value: float | None) -> float:

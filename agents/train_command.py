@@ -13,6 +13,7 @@ from retrieval.errors import InputError, RetrievalError
 from . import command_line, processes, wandb_run
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
+from .run_report import write_run_report
 from .starting import begin, resume
 from .training import train
 from .writing import check_creatable, write_text
@@ -57,8 +58,17 @@ def main(argv: Sequence[str]) -> int:
     if summary is not None:
         print(_table(summary))
     if first:
+        _report(parts.folder)
         print(f"run folder: {parts.folder}")
     return 0
+
+
+def _report(folder: Path) -> None:
+    """What is wrong with a report must not make a run that has ended look failed."""
+    try:
+        print(f"report: {write_run_report(folder)}")
+    except InputError as error:
+        print(f"train.py: no report: {error}", file=sys.stderr)
 
 
 def _read(argv: Sequence[str]) -> tuple[RunConfig, Namespace]:

@@ -78,10 +78,10 @@ function showEvents() {
 
 const CURVES = [
   { title: "Reward", of: ["reward_mean"], says: "Mean over the step’s episodes." },
-  { title: "Exact match", of: ["em"], says: "Or accuracy, where there are options." },
-  { title: "Searches", of: ["searches_mean"], says: "Per episode." },
-  { title: "Invalid turns", of: ["invalid_rate"], says: "Share of turns without a valid action." },
-  { title: "Clipped", of: ["clip_fraction", "clip_fraction_turns"], says: "Shares of action tokens, and of turns with a clipped token." },
+  { title: "Exact match", of: ["em"], zero: true, says: "Or accuracy, where there are options." },
+  { title: "Searches", of: ["searches_mean"], zero: true, says: "Per episode." },
+  { title: "Invalid turns", of: ["invalid_rate"], zero: true, says: "Share of turns without a valid action." },
+  { title: "Clipped", of: ["clip_fraction", "clip_fraction_turns"], zero: true, says: "Shares of action tokens, and of turns with a clipped token." },
   { title: "KL to the sampling policy", of: ["kl_old"], says: "Nats per action token." },
   { title: "KL to the base model", of: ["kl_ref"], unless: { value: 0 }, says: "Nats per action token." },
   { title: "Entropy", of: ["entropy"], says: "Nats per action token." },
@@ -141,15 +141,16 @@ function curvePlot(curve) {
   const names = curve.of.filter(known);
   const values = names.flatMap((name) => column(name).filter((value) => isNumber(value) && (!curve.log || value > 0)));
   const log = curve.log && values.length > 0;
-  const [low, high] = values.length ? [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))] : [0, 1];
-  const marks = log ? decades(low, high) : round(low, high);
+  const low = curve.zero ? 0 : values.reduce((a, b) => Math.min(a, b), Infinity);
+  const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
+  const marks = log ? decades(low, high) : values.length ? round(low, high) : [0, 1];
   const scale = log ? Math.log10 : (value) => value;
   const [from, to] = [scale(marks[0]), scale(marks.at(-1))];
   const span = steps.at(-1) - steps[0] || 1;
   const y = (value) => TOP + (1 - (scale(value) - from) / (to - from)) * (HEIGHT - TOP - 26);
   const plot = {
     title: curve.title, names,
-    caption: make("span", "", curve.says ?? "", log ? " Logarithmic axis." : "",
+    caption: make("span", "", curve.says ?? "", log ? " Logarithmic axis: 0 is not on it." : "",
       names.length > 1 ? make("span", "series", ...names.map((name, number) => make("span", "line-" + number, " ", make("span", "dot"), " " + words(name)))) : null),
     numbers: [["step", ...names.map(words)], steps.map((step, place) => [many(step), ...names.map((name) => short(column(name)[place]))])],
     draw: (width) => {
@@ -226,7 +227,7 @@ function scaleOf(name) {
 }
 
 function paint(token, number, trace) {
-  token.className = "token";
+  token.classList.remove("even", "odd", "up", "down", "unknown");
   if (mode === "mask") {
     token.classList.add(number % 2 ? "odd" : "even");
     return;
@@ -243,9 +244,9 @@ function paint(token, number, trace) {
 function legend() {
   const parts = [make("span", "quiet", MODES[mode].says)];
   if (mode !== "mask") {
-    const edge = short(scaleOf(mode)), low = make("span", "token down", " −" + edge + " "), high = make("span", "token up", " +" + edge + " ");
+    const edge = scaleOf(mode).toPrecision(2), low = make("span", "token down", ` −${edge} `), high = make("span", "token up", ` +${edge} `);
     for (const end of [low, high]) end.style.setProperty("--heat", "90%");
-    parts.push(" ", low, mode === "old_logprobs" ? "" : " 0 ", mode === "old_logprobs" ? " 0" : high, make("span", "quiet", " and beyond"));
+    parts.push(" ", low, " 0 ", ...mode === "old_logprobs" ? [] : [high], make("span", "quiet", " and beyond"));
   }
   return parts;
 }
@@ -263,7 +264,7 @@ function tokenView(one) {
     for (end = start + 1; end < trace.ids.length && trace.turn_ids[end] === turn;) end += 1;
     const pieces = trace.pieces.slice(start, end);
     if (turn < 0) {
-      segments.push(make("div", "label", start ? "Read" : "Prompt"), make("div", "text context", pieces.join("")));
+      segments.push(make("div", "label", start ? "Read" : "Prompt"), make("div", "text context", pieces.join("").replace(/^\n/, "")));
       continue;
     }
     segments.push(make("div", "label", "Turn " + (turn + 1)), make("div", "text", ...pieces.map((piece, offset) => {
