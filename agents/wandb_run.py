@@ -39,8 +39,11 @@ class WandbRun:
         """
         library = _library()
         known = _known_id(folder / FILE)
-        # Else another run's settings in the environment would decide.
-        settings = {"project": project, "name": folder.name, "id": known, "resume": "allow"}
+        settings = {
+            **{"project": project, "name": folder.name, "id": known, "resume": "allow"},
+            # It would put itself between the table and the terminal.
+            "settings": library.Settings(console="off"),
+        }
         try:
             self._run = library.init(dir=folder, config=dict(config), **settings)
         except library.Error as error:

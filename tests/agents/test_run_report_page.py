@@ -193,7 +193,7 @@ def test_hostile_text_is_shown_and_not_run(browser: Any, folder: Path) -> None:
 
 
 def test_a_run_of_200_steps_stays_usable(browser: Any, tmp_path: Path) -> None:
-    """200 steps of 6 episodes; the page holds 400 episodes at most, and draws them a page at a time."""
+    """200 steps of 6 episodes: 400 of them are in the page, 50 are drawn at a time."""
     big = run_folder.write(tmp_path / "big", steps=200, kept=4)
     config = run_folder.CONFIG.replace("token_transcripts: 6", "token_transcripts: 4")
     (big / "config.yaml").write_text(config)
