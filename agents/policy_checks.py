@@ -23,8 +23,9 @@ from .types import Trajectory
 # The most that log-probabilities of one token may differ between sampling and training (T6): they
 # are the same function, computed in other shapes.
 MOST_APART = {torch.float32: 1e-4, torch.bfloat16: 0.5}
-# Of randomised LoRA B: enough to move every logit by far more than rounding does.
-_SPREAD = 0.05
+# Of randomised LoRA B: the first that moves log-probabilities by far more than that.
+_SPREADS = (0.05, 0.2, 0.8)
+_FAR = 4.0
 _TOKENS = 16
 _GIB = 2**30
 _THOUGHT = "<think>I look it up.</think>"
@@ -107,15 +108,18 @@ def check_adapters(parts: Parts) -> Finding:
             return own(probe.ids)
 
     probe = engine.open([prompt], 1, options).turn({0: ()})[0]
-    before, plain = own(probe.ids), base()
-    with randomised(policy):
-        sample = engine.open([prompt], 1, options).turn({0: ()})[0]
-        sampled = torch.tensor(sample.logprobs, device=policy.device)
-        apart = float((own(sample.ids) - sampled).abs().max())
-        moved = float((own(probe.ids) - before).abs().max())
-        untouched = torch.equal(base(), plain)
-    most = _most_apart(policy)
-    if not moved > most:
+    before, plain, most = own(probe.ids), base(), _most_apart(policy)
+    for spread in _SPREADS:
+        with randomised(policy, spread):
+            moved = float((own(probe.ids) - before).abs().max())
+            if moved < _FAR * most and spread != _SPREADS[-1]:
+                continue
+            sample = engine.open([prompt], 1, options).turn({0: ()})[0]
+            sampled = torch.tensor(sample.logprobs, device=policy.device)
+            apart = float((own(sample.ids) - sampled).abs().max())
+            untouched = torch.equal(base(), plain)
+            break
+    if not moved >= _FAR * most:
         return Finding(
             f"with random adapters the log-probabilities move by {moved:.2g} only",
             "model.lora_target_modules, .lora_last_layers: adapt layers that the model runs",
@@ -171,8 +175,13 @@ def _cache_bytes(parts: Parts) -> int:
 
 
 @contextmanager
-def randomised(policy: SearchPolicy) -> Iterator[None]:
-    """Within this context every LoRA B of the policy is random; afterwards it is what it was."""
+def randomised(policy: SearchPolicy, spread: float) -> Iterator[None]:
+    """Within this context every LoRA B of the policy is random; afterwards it is what it was.
+
+    Args:
+        policy: Whose adapters.
+        spread: The standard deviation of what they become.
+    """
     chosen = [
         parameter
         for name, parameter in policy.model.named_parameters()
@@ -182,7 +191,7 @@ def randomised(policy: SearchPolicy) -> Iterator[None]:
     random = torch.Generator().manual_seed(0)
     try:
         for parameter in chosen:
-            parameter.data.copy_(_SPREAD * torch.randn(parameter.shape, generator=random))
+            parameter.data.copy_(spread * torch.randn(parameter.shape, generator=random))
         yield
     finally:
         for parameter, before in zip(chosen, kept, strict=True):

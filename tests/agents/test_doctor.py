@@ -110,7 +110,7 @@ class TestSampler:
     def test_a_sampler_with_other_weights_is_off_policy(self, parts: Parts) -> None:
         assert check_ratio(parts, play_some(parts)).green
         stale = HFEngine(copy.deepcopy(parts.policy))
-        with randomised(parts.policy):  # the trainer has gone on; the sampler has not
+        with randomised(parts.policy, 0.05):  # the trainer has gone on; the sampler has not
             rollout = replace(parts.rollout, engine=stale)
             finding = check_ratio(parts, play_some(replace(parts, rollout=rollout)))
         assert not finding.green and "engine.name hf" in finding.remedy
@@ -128,7 +128,7 @@ class TestSampler:
         assert not finding.green and "it has old ones" in finding.said
 
     def test_adapters_that_do_nothing(self, parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(policy_checks, "_SPREAD", 0.0)
+        monkeypatch.setattr(policy_checks, "_SPREADS", (0.0,))
         # B is 0 then: to see nothing move, it has to be 0 before as well.
         fresh = replace(parts, policy=builds.build_policy())
         rollout = replace(parts.rollout, engine=HFEngine(fresh.policy))

@@ -56,7 +56,7 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def check_equal(folder: Path, expected: Path) -> None:
-    for name in ("metrics.jsonl", "rollouts.jsonl"):
+    for name in ("metrics.jsonl", "rollouts.jsonl", "tokens.jsonl"):
         assert rows(folder / name) == rows(expected / name)
     assert scalars(folder) == scalars(expected)
     for name in ("before.jsonl", "after.jsonl"):
