@@ -20,12 +20,13 @@ from .prompts import Framing
 from .starting import begin
 from .types import Trajectory
 
-# The most that log-probabilities of one token may differ between sampling and training (T6): they
-# are the same function, computed in other shapes.
-MOST_APART = {torch.float32: 1e-4, torch.bfloat16: 0.5}
+# The most that log-probabilities may differ between sampling and training, of one token and in the
+# mean (T6): they are the same function, computed in other shapes. In bfloat16 the embedded model's
+# differ by up to 0.51, and by 0.03 in the mean.
+MOST_APART = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (1.0, 0.1)}
 # Of randomised LoRA B: the first that moves log-probabilities by far more than that.
 _SPREADS = (0.05, 0.2, 0.8)
-_FAR = 4.0
+_FAR = 2.0
 _TOKENS = 16
 _GIB = 2**30
 _THOUGHT = "<think>I look it up.</think>"
@@ -80,9 +81,13 @@ def check_ratio(parts: Parts, played: Sequence[Trajectory]) -> Finding:
     batch = to_batch(played, parts.policy.pad_id).to(parts.policy.device)
     again = begin(parts).trainer.logprobs(batch)
     apart = (again - batch.old_logprobs)[batch.action_mask].abs()
-    worst, most = float(apart.max()), _most_apart(parts.policy)
-    said = f"max |log ratio| {worst:.2g} over {len(apart)} sampled tokens (at most {most:g})"
-    if worst <= most:  # not NaN either
+    worst, mean = float(apart.max()), float(apart.mean())
+    most, most_mean = _most_apart(parts.policy)
+    said = (
+        f"|log ratio| of {len(apart)} sampled tokens: max {worst:.2g} (at most {most:g}), mean "
+        f"{mean:.2g} (at most {most_mean:g})"
+    )
+    if worst <= most and mean <= most_mean:  # not NaN either
         return Finding(said)
     return Finding(
         said,
@@ -108,7 +113,7 @@ def check_adapters(parts: Parts) -> Finding:
             return own(probe.ids)
 
     probe = engine.open([prompt], 1, options).turn({0: ()})[0]
-    before, plain, most = own(probe.ids), base(), _most_apart(policy)
+    before, plain, most = own(probe.ids), base(), _most_apart(policy)[0]
     for spread in _SPREADS:
         with randomised(policy, spread):
             moved = float((own(probe.ids) - before).abs().max())
@@ -211,5 +216,5 @@ def _dtype(policy: SearchPolicy) -> torch.dtype:
     return policy.model.get_output_embeddings().weight.dtype
 
 
-def _most_apart(policy: SearchPolicy) -> float:
+def _most_apart(policy: SearchPolicy) -> tuple[float, float]:
     return MOST_APART.get(_dtype(policy), MOST_APART[torch.bfloat16])

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .learning_signal import Signal
 from .policy import SearchPolicy
 from .seeding import Draw, derive
-from .trainer import Signal, Trainer
+from .trainer import Trainer
 from .types import Trajectory
 
 

@@ -19,6 +19,7 @@ from . import processes
 from .algorithm import Algorithm, Loss
 from .batching import micro_batches
 from .critic import Critic
+from .learning_signal import Signal, trimmed
 from .losses import kl, token_mean_weights, value_loss
 from .normaliser import RemovedGradient, TypicalNorm
 from .penalty import Penalty
@@ -45,27 +46,6 @@ class StepOptions:
     microbatch_tokens: int
     max_grad_norm: float
     temperature: float
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """What is learnt from: trajectories and, for each of their tokens, what to make of it.
-
-    Attributes:
-        batch: B trajectories of T tokens.
-        advantages: (B, T), constant.
-        targets: (B, T), what the critic's values should be; None without a critic.
-    """
-
-    batch: Batch
-    advantages: Tensor
-    targets: Tensor | None
-
-    def select(self, rows: Tensor) -> "Signal":
-        """The given rows ((N,) int64), padding trimmed."""
-        part = self.batch.select(rows)
-        targets = None if self.targets is None else _trimmed(self.targets[rows], part)
-        return Signal(part, _trimmed(self.advantages[rows], part), targets)
 
 
 class Trainer:
@@ -191,7 +171,7 @@ class Trainer:
         loss = self._loss(signal)
         for group in self._micro_batches(signal.batch, rows):
             part = signal.select(group)
-            self._accumulate(loss, part, _trimmed(weights[group], part.batch), removed, tally)
+            self._accumulate(loss, part, trimmed(weights[group], part.batch), removed, tally)
         gradients = _summed_gradients(parameters)
         norm = float(torch.nn.utils.get_total_norm(gradients))
         tally.add(grad_norm=norm)
@@ -233,7 +213,7 @@ class Trainer:
             values = self.critic.values(part.batch)
             loss = value_loss(values, part.batch.values, part.targets, self.algorithm.value.clip)
             mask = part.batch.action_mask
-            scaled = loss * _trimmed(weights[rows], part.batch)
+            scaled = loss * trimmed(weights[rows], part.batch)
             total = torch.where(mask, scaled, torch.zeros_like(scaled)).sum()
             total.backward()
             tally.add_own(value_loss=float(total.detach()))
@@ -299,8 +279,3 @@ def _summed_gradients(parameters: Sequence[torch.nn.Parameter]) -> list[Tensor]:
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
     return [gradient for gradient in gradients if gradient is not None]
-
-
-def _trimmed(values: Tensor, part: Batch) -> Tensor:
-    """A (B, T) tensor cut to the width of the selection it belongs to."""
-    return values[:, : part.input_ids.shape[1]]

@@ -14,11 +14,12 @@ from agents import command_line, metrics
 from agents.assembly import build_parts
 from agents.batching import to_batch
 from agents.config import TRAIN_LAYOUT, RunConfig
+from agents.learning_signal import Signal
 from agents.policy import SearchPolicy
+from agents.starting import begin
 from agents.token_transcripts import TokenTranscripts, choose, pieces, place
 from agents.train_command import main
-from agents.trainer import Signal
-from agents.training import begin, play_step, train_step
+from agents.training import play_step, train_step
 from tests.agents import builds, runs
 from tests.agents.training_parts import GRPO, sampled, still
 
