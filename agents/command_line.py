@@ -265,6 +265,11 @@ def read_yaml(path: Path, layout: Layout) -> dict[str, Any]:
     return content
 
 
+def sections(config: Any) -> dict[str, Any]:
+    """Section -> its options or plug-in, of a whole configuration."""
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+
+
 def to_yaml(values: Mapping[str, Any]) -> str:
     """The resolved configuration; `parse` of it gives equal values."""
     return yaml.dump(plain(values), Dumper=_Dumper, sort_keys=False)

@@ -23,6 +23,9 @@ class RunOptions:
         steps: Reinforcement-learning steps; each plays and trains on one rollout batch.
         save_every: Steps between checkpoints; the last step always has one.
         keep_checkpoints: The newest so many stay, with those that the guard needs; 0 for all.
+        token_transcripts: Episodes of each step whose tokens are kept with their log-probabilities
+            and advantages, for report.html; 0 for none.
+        wandb: A project of Weights & Biases that gets the metrics too; null for none.
     """
 
     dir: str = "runs/default"
@@ -30,9 +33,11 @@ class RunOptions:
     steps: int = 100
     save_every: int = 10
     keep_checkpoints: int = 0
+    token_transcripts: int = 4
+    wandb: str | None = None
 
     def __post_init__(self) -> None:
-        bounds.at_least(self, 0, "steps", "keep_checkpoints")
+        bounds.at_least(self, 0, "steps", "keep_checkpoints", "token_transcripts")
         bounds.at_least(self, 1, "save_every")
 
 

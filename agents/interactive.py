@@ -46,7 +46,7 @@ def converse(play_one: PlayOne, lines: Iterable[str], out: TextIO) -> None:
         except KeyboardInterrupt:
             print("\n(given up)", file=out)
         except (InputError, RetrievalError, ModelError) as error:
-            print(f"(no answer: {_plain(str(error))})", file=out)
+            print(f"(no answer: {printable(str(error))})", file=out)
 
 
 def typed_question(text: str, number: int) -> Question:
@@ -91,12 +91,12 @@ def _lines(step: Step) -> list[str]:
     thought = _thought(step)
     lines = [f"thought: {thought}"] if thought else []
     if action.kind is ActionKind.INVALID:
-        return [*lines, f"invalid: {_plain(action.content)}"]
-    lines.append(f"{action.kind}: {_plain(action.content)}")
+        return [*lines, f"invalid: {printable(action.content)}"]
+    lines.append(f"{action.kind}: {printable(action.content)}")
     if action.kind is ActionKind.ANSWER:
         return lines
     for number, hit in enumerate(step.hits, 1):
-        title, text = _plain(hit.passage.title), _plain(hit.passage.text)
+        title, text = printable(hit.passage.title), printable(hit.passage.text)
         shown = f"{title}: {text}" if title else text
         lines.append(f"  {number}. {textwrap.shorten(shown, _WIDTH, placeholder=' ...')}")
     if not step.observation:
@@ -112,9 +112,9 @@ def _thought(step: Step) -> str:
     before = action.text
     if action.kind is not ActionKind.INVALID:
         before = before.partition(f"<{action.kind}>")[0]
-    return _plain(before.replace("<think>", "").replace("</think>", "").strip())
+    return printable(before.replace("<think>", "").replace("</think>", "").strip())
 
 
-def _plain(text: str) -> str:
+def printable(text: str) -> str:
     """The text without what would move a terminal's cursor: models and passages are not trusted."""
     return "".join(char if char.isprintable() or char == "\n" else " " for char in text)

@@ -1,4 +1,4 @@
-"""What a run writes while it goes: metrics, rollouts, events (JSON Lines) and TensorBoard."""
+"""What a run writes: its JSON Lines, TensorBoard, and Weights & Biases if wanted."""
 
 import json
 import math
@@ -10,32 +10,40 @@ from torch.utils.tensorboard import SummaryWriter
 
 from .predictions import of_trajectory, to_prediction
 from .types import Trajectory
+from .wandb_run import WandbRun
 from .writing import write_text, writing_to
 
 
 class RunLog:
     """Appends to a run's files; opened again, it drops what lies beyond the step it resumes at."""
 
-    def __init__(self, folder: Path, first_step: int) -> None:
+    def __init__(self, folder: Path, first_step: int, wandb: WandbRun | None = None) -> None:
         """Open the logs.
 
         Args:
             folder: The run's.
             first_step: Lines of this and later steps, left by an interrupted run, are removed.
+            wandb: Gets the metrics too; closed with the logs.
         """
         self._folder = folder
         self._metrics = folder / "metrics.jsonl"
         self._rollouts = folder / "rollouts.jsonl"
         self._events = folder / "events.jsonl"
+        self._tokens = folder / "tokens.jsonl"
         with writing_to(folder):
-            for file in (self._metrics, self._rollouts, self._events):
+            for file in (self._metrics, self._rollouts, self._events, self._tokens):
                 _truncate(file, first_step)
             self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=first_step)
+        self._wandb = wandb
 
     def write(
-        self, step: int, metrics: Mapping[str, float | None], trajectories: Sequence[Trajectory]
+        self,
+        step: int,
+        metrics: Mapping[str, float | None],
+        trajectories: Sequence[Trajectory],
+        tokens: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """One step: a line of metrics, a line per episode.
+        """One step: a line of metrics, a line per episode, a line per token transcript.
 
         JSON knows neither NaN nor infinity: they are null there, and themselves in TensorBoard.
         """
@@ -44,14 +52,18 @@ class RunLog:
             | to_prediction(of_trajectory(t)).to_json()
             for t in trajectories
         ]
+        scalars = {name: value for name, value in metrics.items() if value is not None}
         with writing_to(self._folder):
             _append(self._metrics, [{"step": step, **_json(metrics)}])
             _append(self._rollouts, episodes)
-            for name, value in metrics.items():
-                if value is not None:
-                    self._board.add_scalar(name, value, step)
+            if tokens:
+                _append(self._tokens, [{"step": step, **row} for row in tokens])
+            for name, value in scalars.items():
+                self._board.add_scalar(name, value, step)
             # A checkpoint may follow: a run that is killed after it has to find these on disk.
             self._board.flush()
+        if self._wandb is not None:
+            self._wandb.log(step, scalars)
 
     def event(self, event: Mapping[str, Any]) -> None:
         """One line of events.jsonl; NaN and infinity are null."""
@@ -59,9 +71,11 @@ class RunLog:
             _append(self._events, [_json(event)])
 
     def close(self) -> None:
-        """Flush TensorBoard."""
+        """Flush what is not on disk yet."""
         with writing_to(self._folder):
             self._board.close()
+        if self._wandb is not None:
+            self._wandb.close()
 
 
 def past_lines(folder: Path) -> list[dict[str, Any]]:

@@ -4,10 +4,7 @@
 """
 
 import argparse
-import base64
-import gzip
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -16,26 +13,19 @@ from typing import Any
 
 from retrieval.errors import InputError
 from retrieval.rows import read_rows
-from retrieval.server.page import sources
 
 from .evaluation import summarize
+from .page import Page
 from .predictions import OUTCOMES, Prediction
 from .writing import write_text
 
 REPORT = "report.html"
-_PAGE = (Path(__file__).parent / "report.html").read_text(encoding="utf-8")
-# Only the page's own script and style, by their hashes, and no address at all: should text of a
-# model ever be read as markup, it still runs nothing and asks nobody.
-_POLICY = (
-    f"default-src 'none'; script-src {sources(_PAGE, 'script')}; "
-    f"style-src {sources(_PAGE, 'style')}; img-src data:; base-uri 'none'; form-action 'none'"
-)
-# "<" and its like could end the script element. A lone surrogate is none of UTF-8's letters.
-_UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
-# Episodes beyond this many characters are gzipped; a browser unpacks them before it shows them.
-_MOST_PLAIN = 50_000_000
+_PAGE = Page("evaluation", "Evaluation")
+_AGAIN = "run the evaluation again"
 
-_EPISODE: dict[str, type | tuple[type, ...]] = {
+Kind = type | tuple[type, ...]
+
+_EPISODE: dict[str, Kind] = {
     **dict.fromkeys(("id", "dataset", "question", "stop_reason", "outcome"), str),
     **dict.fromkeys(("searches", "turns", "invalid", "tokens", "truncated"), int),
     **dict.fromkeys(("answers", "steps", "evidence"), list),
@@ -43,12 +33,12 @@ _EPISODE: dict[str, type | tuple[type, ...]] = {
     "metrics": dict,
     "options": (dict, type(None)),
 }
-_STEP: dict[str, type | tuple[type, ...]] = {
+_STEP: dict[str, Kind] = {
     **dict.fromkeys(("text", "action", "content", "observation"), str),
     "hits": list,
     "reward": (int, float),
 }
-_HIT: dict[str, type | tuple[type, ...]] = {"id": str, "title": str}
+_HIT: dict[str, Kind] = {"id": str, "title": str}
 
 
 def write_report(folder: Path) -> Path:
@@ -70,45 +60,14 @@ def write_report(folder: Path) -> Path:
         "datasets": _by_dataset(summary, predictions),
         "config": _read(folder, "config.yaml"),
         "outcomes": OUTCOMES,
-        "episodes": [
-            p.to_json() | {"score": p.score, "failed": p.failed, "outcome": _outcome(p)}
-            for p in predictions
-        ],
+        "episodes": [shown(prediction) for prediction in predictions],
     }
     file = folder / REPORT
     try:
-        write_text(file, render(content))
+        write_text(file, _PAGE.render(content))
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror}; free its place") from error
     return file
-
-
-def render(content: Mapping[str, Any], most_plain: int = _MOST_PLAIN) -> str:
-    """The page with its data in it.
-
-    Args:
-        content: What the page's script reads.
-        most_plain: Data of more characters are packed.
-    """
-    data, packing = embed(content), "none"
-    if len(data) > most_plain:
-        packed = gzip.compress(data.encode(), mtime=0)
-        data, packing = base64.b64encode(packed).decode(), "gzip"
-    head, _, tail = _PAGE.partition("__DATA__")
-    return head.replace("__POLICY__", _POLICY).replace("__PACKING__", packing) + data + tail
-
-
-def embed(value: Any) -> str:
-    """JSON that may stand inside a script element, whatever text it holds.
-
-    JSON knows neither NaN nor infinity: they become null.
-    """
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        known = json.loads(json.dumps(value), parse_constant=lambda name: None)
-        text = json.dumps(known, ensure_ascii=False)
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def read_predictions(file: Path) -> list[Prediction]:
@@ -118,39 +77,55 @@ def read_predictions(file: Path) -> list[Prediction]:
         InputError: The file is missing, or a line is no prediction.
     """
     _check_finished(file)
-    return [_prediction(row, f"{file}: {place}") for place, row in read_rows(file, ())]
+    return [read_prediction(row, f"{file}: {place}") for place, row in read_rows(file, ())]
 
 
-def _prediction(row: object, place: str) -> Prediction:
-    known = _checked(row, {}, place)
+def shown(prediction: Prediction) -> dict[str, Any]:
+    """An episode as a page's script reads it."""
+    more = {"score": prediction.score, "failed": prediction.failed, "outcome": _outcome(prediction)}
+    return prediction.to_json() | more
+
+
+def read_prediction(row: object, place: str, remedy: str = _AGAIN) -> Prediction:
+    """A line that holds a prediction, and perhaps more.
+
+    Args:
+        row: The line's value.
+        place: Where it stands, for messages.
+        remedy: What to do about a bad one.
+
+    Raises:
+        InputError: It is no prediction.
+    """
+    known = checked(row, {}, place, remedy)
     names = {field.name for field in fields(Prediction)}
     values = {name: value for name, value in known.items() if name in names}
     try:
         found = Prediction(**values)
     except TypeError as error:
-        raise InputError(
-            f"{place}: {str(error).partition(' ')[2]}; run the evaluation again"
-        ) from error
-    _checked(values, {name: _EPISODE[name] for name in values}, place)
+        raise InputError(f"{place}: {str(error).partition(' ')[2]}; {remedy}") from error
+    checked(values, {name: _EPISODE[name] for name in values}, place, remedy)
     for step in found.steps:
-        for hit in _checked(step, _STEP, f"{place}: a turn")["hits"]:
-            _checked(hit, _HIT, f"{place}: a hit")
+        for hit in checked(step, _STEP, f"{place}: a turn", remedy)["hits"]:
+            checked(hit, _HIT, f"{place}: a hit", remedy)
     if not {"accuracy", "em"} & found.metrics.keys():
-        raise InputError(f"{place}: metrics holds no accuracy and no em; run the evaluation again")
+        raise InputError(f"{place}: metrics holds no accuracy and no em; {remedy}")
     return replace(found, answers=tuple(found.answers), steps=tuple(found.steps))
 
 
-def _checked(
-    value: object, kinds: Mapping[str, type | tuple[type, ...]], place: str
+def checked(
+    value: object, kinds: Mapping[str, Kind], place: str, remedy: str = _AGAIN
 ) -> dict[str, Any]:
-    """The value, if it is an object whose fields are of these types."""
+    """The value, if it is an object whose fields are of these types.
+
+    Raises:
+        InputError: It is not.
+    """
     if not isinstance(value, dict):
-        raise InputError(f"{place} is no JSON object; run the evaluation again")
+        raise InputError(f"{place} is no JSON object; {remedy}")
     for name, kind in kinds.items():
         if not isinstance(value.get(name), kind):
-            raise InputError(
-                f"{place}: {name} is {value.get(name)!r:.40}; run the evaluation again"
-            )
+            raise InputError(f"{place}: {name} is {value.get(name)!r:.40}; {remedy}")
     return value
 
 
@@ -169,7 +144,7 @@ def _read_summary(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{folder / 'summary.json'}: not JSON ({error}); run the evaluation again"
         ) from error
-    return _checked(summary, {"n": int}, str(folder / "summary.json"))
+    return checked(summary, {"n": int}, str(folder / "summary.json"))
 
 
 def _read(folder: Path, name: str) -> str:

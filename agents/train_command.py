@@ -10,11 +10,12 @@ from jsonargparse import ArgumentParser, Namespace
 
 from retrieval.errors import InputError, RetrievalError
 
-from . import command_line, processes
+from . import command_line, processes, wandb_run
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
 from .interruption import Interrupts
 from .rollback import CollapseError
+from .run_report import write_run_report
 from .starting import begin, resume
 from .training import train
 from .writing import WriteError, check_creatable, write_text
@@ -48,6 +49,7 @@ def main(argv: Sequence[str]) -> int:
     if summary is not None:
         print(_table(summary))
     if first:
+        _report(folder[0])
         print(f"run folder: {folder[0]}")
     return 0
 
@@ -70,6 +72,7 @@ def _train(
         config, flags = _read(argv)
         resumed = flags.resume is not None
         _check_folder(config, flags)
+        wandb_run.check(config.run.wandb)
         parts = build_parts(config)
         start = resume(parts) if resumed else begin(parts)
     with processes.together():
@@ -77,6 +80,14 @@ def _train(
             _prepare_folder(config, flags.overwrite and not resumed)
     folder.append(parts.folder)
     return train(parts, start, shlex.join(["python", "train.py", *argv]), interrupts)
+
+
+def _report(folder: Path) -> None:
+    """What is wrong with a report must not make a run that has ended look failed."""
+    try:
+        print(f"report: {write_run_report(folder)}")
+    except InputError as error:
+        print(f"train.py: no report: {error}", file=sys.stderr)
 
 
 def _read(argv: Sequence[str]) -> tuple[RunConfig, Namespace]:
@@ -117,7 +128,6 @@ def _check_folder(config: RunConfig, flags: Namespace) -> None:
 def _prepare_folder(config: RunConfig, overwrite: bool) -> None:
     """Move an earlier folder aside if that is wanted, and write the resolved configuration."""
     folder = Path(config.run.dir)
-    values: dict[str, Any] = {name: getattr(config, name) for name in TRAIN_LAYOUT}
     try:
         if folder.exists() and overwrite:
             number = 1
@@ -125,7 +135,7 @@ def _prepare_folder(config: RunConfig, overwrite: bool) -> None:
                 number += 1
             folder.rename(aside)
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / "config.yaml", command_line.to_yaml(values))
+        write_text(folder / "config.yaml", command_line.to_yaml(command_line.sections(config)))
     except OSError as error:
         raise InputError(
             f"run.dir: cannot write {folder}: {error.strerror}; give another --run.dir"

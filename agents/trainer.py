@@ -93,12 +93,15 @@ class Trainer:
         self.kl_coef = state["kl_coef"]
         self._typical_norm = TypicalNorm(state["gradient_norms"])
 
-    def update(self, batch: Batch, seed: int) -> dict[str, float]:
+    def update(
+        self, batch: Batch, seed: int, watch: Callable[[Signal], object] | None = None
+    ) -> dict[str, float]:
         """Train on one rollout batch.
 
         Args:
             batch: Whole groups, on any device.
             seed: Of the shuffles into minibatches.
+            watch: Is shown what is learnt from, before the first optimiser step.
 
         Returns:
             Means over optimiser steps: policy_loss, grad_norm (of the policy, before the
@@ -113,6 +116,8 @@ class Trainer:
         used = self.kl_coef
         with torch.no_grad():
             signal = self._signal(batch.to(self.policy.device))
+        if watch is not None:
+            watch(signal)
         tally = Tally()
         for rows in self._minibatches(len(batch), seed):
             self._step(signal.select(rows), tally)
@@ -127,6 +132,11 @@ class Trainer:
     def _weights(self) -> list[Tensor]:
         """Of the policy and the critic."""
         return [weight for group in self.optimizer.param_groups for weight in group["params"]]
+
+    @torch.no_grad()
+    def logprobs(self, batch: Batch) -> Tensor:
+        """(B, T) of the action tokens under the present weights, at the sampling temperature."""
+        return self._in_parts(batch, self._logprobs)
 
     def _signal(self, batch: Batch) -> Signal:
         if self.penalty.kl:

@@ -1,6 +1,7 @@
 """A training run: warm start, reinforcement learning, evaluation before and after."""
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from tqdm import tqdm
 
 from retrieval.errors import InputError, RetrievalError
 
-from . import metrics, processes
+from . import command_line, metrics, processes
 from .algorithms import sft
 from .assembly import Parts
 from .batching import to_batch
@@ -20,6 +21,7 @@ from .evaluation import batch_metrics
 from .exchange import gather_trajectories
 from .held_out import compare, evaluate_once, evaluation_file
 from .interruption import Interrupts
+from .live_view import LiveView
 from .playing import STOP
 from .progress import progress_bar
 from .repetition import repeat_rate
@@ -28,8 +30,10 @@ from .rollout import demonstrate, usable
 from .seeding import Draw, derive
 from .starting import Start
 from .steps import run_steps
+from .token_transcripts import TokenTranscripts, choose, place
 from .trainer import StepOptions, Trainer
 from .types import Trajectory
+from .wandb_run import WandbRun
 from .writing import clear_scratch, writing_to
 
 
@@ -130,23 +134,33 @@ def warm_start(parts: Parts) -> None:
 
 def _reinforce(parts: Parts, start: Start, first: int, interrupts: Interrupts) -> None:
     config, saver = parts.config, start.saver
+    view = LiveView(config.run.steps, sys.stdout)
     with processes.together():
-        log = metrics.RunLog(parts.folder, first + 1) if processes.rank() == 0 else None
+        log = _open_log(parts, first + 1) if processes.rank() == 0 else None
 
     def take(step: int) -> dict[str, float | None]:
         line = train_step(parts, start.trainer, log, step, interrupts)
         if log is not None:
-            tqdm.write(_describe(step, config.run.steps, line))
+            view.step(step, line)
             if line["infra_errors"]:
                 tqdm.write(f"  {line['infra_errors']} episodes lost to retrieval{_cause(parts)}")
         return line
 
     try:
         guard = Guard(config.guard, saver, log, metrics.past_lines(parts.folder))
-        run_steps(take, first, config.run, saver, guard, interrupts)
+        with view.bar(first):
+            run_steps(take, first, config.run, saver, guard, interrupts)
     finally:
         if log is not None:
             log.close()
+
+
+def _open_log(parts: Parts, first_step: int) -> metrics.RunLog:
+    wandb, project = None, parts.config.run.wandb
+    if project is not None:
+        shown = command_line.plain(command_line.sections(parts.config))
+        wandb = WandbRun(project, parts.folder, shown)
+    return metrics.RunLog(parts.folder, first_step, wandb)
 
 
 def train_step(
@@ -164,7 +178,10 @@ def train_step(
         kept = _kept(parts, chosen, f"step {step}")
     played = time.monotonic()
     batch = to_batch(kept, parts.policy.pad_id)
-    update = trainer.update(batch, derive(config.run.seed, Draw.MINIBATCHES, step))
+    watched = choose(len(kept), config.run.token_transcripts, config.run.seed, step)
+    transcripts = TokenTranscripts(watched)
+    seed = derive(config.run.seed, Draw.MINIBATCHES, step)
+    update = trainer.update(batch, seed, transcripts.watch)
     ended = time.monotonic()
     working = usable(trajectories)
     generated = sum(t.num_action_tokens for t in working)
@@ -183,9 +200,14 @@ def train_step(
         "trained_tokens_per_s": update["trained_tokens"] / (ended - played),
         "seconds": ended - started,
     }
+    places = [place(kept[row], trajectories) for row in watched]
+    # In every process: its forward pass is shared out too.
+    tokens = [
+        {"row": row} | told for row, told in zip(places, transcripts.lines(trainer), strict=True)
+    ]
     with processes.together():
         if log is not None:
-            log.write(step, line, trajectories)
+            log.write(step, line, trajectories, tokens)
     return line
 
 
@@ -259,8 +281,3 @@ def _play_round(
         mine = parts.rollout.play(questions, size, sampling, first, bar.update)
     played = gather_trajectories(mine)
     return [played[start : start + size] for start in range(0, len(played), size)]
-
-
-def _describe(step: int, steps: int, line: dict[str, float | None]) -> str:
-    shown = ("reward_mean", "em", "searches_mean", "invalid_rate", "kl_old", "seconds")
-    return f"step {step}/{steps}  " + "  ".join(f"{key} {line[key]:.3g}" for key in shown)

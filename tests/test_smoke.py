@@ -51,7 +51,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = call("train.py", "--config", CONFIG, "--run.dir", "runs/tiny", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert f"held-out questions: {QUESTIONS}\n" in done.stdout
-    assert "run folder: runs/tiny\n" in done.stdout
+    assert "report: runs/tiny/report.html\nrun folder: runs/tiny\n" in done.stdout
+    assert "\r" not in done.stdout + done.stderr and "\x1b" not in done.stdout + done.stderr
     assert "Warning" not in done.stderr and "Traceback" not in done.stderr
     return folder / "runs" / "tiny"
 
@@ -62,6 +63,8 @@ def test_the_run_folder_holds_what_is_promised(run: Path) -> None:
         "config.yaml",
         "metrics.jsonl",
         "rollouts.jsonl",
+        "tokens.jsonl",
+        "report.html",
         "tensorboard",
         "checkpoints",
         "evaluation",

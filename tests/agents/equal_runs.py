@@ -37,7 +37,7 @@ def equal_tensors(one: Path, other: Path) -> bool:
 
 def check_logs(folder: Path, expected: Path) -> None:
     """The lines of every step."""
-    for name in ("metrics.jsonl", "rollouts.jsonl", "events.jsonl"):
+    for name in ("metrics.jsonl", "rollouts.jsonl", "events.jsonl", "tokens.jsonl"):
         assert rows(folder / name) == rows(expected / name)
 
 

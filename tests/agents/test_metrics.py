@@ -146,3 +146,14 @@ def test_json_lines_are_written_whole_or_not_at_all(tmp_path) -> None:
     metrics.write_lines(file, [])
     assert file.read_bytes() == b""
     assert [path.name for path in tmp_path.iterdir()] == ["after.jsonl"]
+
+
+def test_token_transcripts_are_lines_and_are_cut_back_as_the_others(tmp_path, episode) -> None:
+    log = RunLog(tmp_path, 1)
+    for step in (1, 2, 3):
+        log.write(step, {"reward_mean": 0.5}, [episode], [{"row": 0}, {"row": 4}])
+    log.close()
+    RunLog(tmp_path, 3).close()
+    assert lines(tmp_path / "tokens.jsonl") == [
+        {"step": step, "row": row} for step in (1, 2) for row in (0, 4)
+    ]

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.evaluation import summarize
+from agents.page import Page, embed
 from agents.predictions import OUTCOMES
-from agents.report import embed, main, read_predictions, render, write_report
+from agents.report import main, read_predictions, write_report
 from retrieval.errors import InputError
 from tests.agents import results_folder, runs
 
@@ -31,6 +32,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=12,
 )
+render = Page("evaluation", "Evaluation").render
 WHOLE = render({})
 
 

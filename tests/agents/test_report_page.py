@@ -11,9 +11,10 @@ from urllib.parse import unquote
 
 import pytest
 
+from agents.page import Page
 from agents.predictions import OUTCOMES, Prediction
 from agents.report import main as report
-from agents.report import render, write_report
+from agents.report import write_report
 from tests.agents import results_folder, runs
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium: requirements-dev.txt")
@@ -373,7 +374,8 @@ def test_without_a_scored_episode_there_is_still_a_report(
 def test_packed_data_are_unpacked(opened: Open, file: Path, tmp_path: Path) -> None:
     packed = tmp_path / "packed.html"
     data = results_folder.data_of(file.read_text(encoding="utf-8"))
-    packed.write_text(render(data, most_plain=1000), encoding="utf-8")
+    page = Page("evaluation", "Evaluation")
+    packed.write_text(page.render(data, most_plain=1000), encoding="utf-8")
     assert packed.stat().st_size < file.stat().st_size / 2
     one = next(p for p in PREDICTIONS if p.prediction == results_folder.HOSTILE)
     browser = opened(f"#q={key(one)}", packed)
