@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -13,6 +14,15 @@ from .devices import device_memory, resolve_device, resolve_dtype
 from .memory import Estimate, Item, estimate
 
 GB = 1e9
+# What a change costs, for choosing among those that suffice: recomputing a third of an update's
+# time, 4 bits some precision and more time; half the tokens or episodes at once, a little time.
+COSTS = {
+    "model.gradient_checkpointing": 1.0,
+    "model.quantization": 2.5,
+    "optimizer.microbatch_tokens": 0.0,
+    "engine.max_episodes": 0.0,
+}
+COST_OF_HALF = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,40 +68,51 @@ def needs(config: RunConfig, device: Device) -> Estimate:
 
 
 def remedies(config: RunConfig, device: Device) -> list[str] | None:
-    """What to set so that the run fits: the changes that cost least first; None if nothing helps.
+    """What to set so that the run fits, at the least cost; None if nothing helps.
 
     Returns:
-        "key value" of each option to change; empty if it fits as it is.
+        A flag for each option to change; none if it fits as it is.
     """
-    chosen: dict[str, str] = {}
-    peak = needs(config, device).peak
-    while peak > device.memory:
-        for key, value, changed in _smaller(config, device):
-            lower = needs(changed, device).peak
-            if lower < peak:
-                config, peak, chosen[key] = changed, lower, value
-                break
-        else:
-            return None
-    return [f"--{key} {value}" for key, value in chosen.items()]
+    for _, flags, changed in sorted(_changes(config, device), key=lambda change: change[0]):
+        if needs(changed, device).peak <= device.memory:
+            return flags
+    return None
 
 
-def _smaller(config: RunConfig, device: Device) -> Iterator[tuple[str, str, RunConfig]]:
-    """The next step down of every option that trades memory for time, then for precision."""
+def _changes(config: RunConfig, device: Device) -> Iterator[tuple[float, list[str], RunConfig]]:
+    """(cost, flags, configuration) of every way to trade memory for time, and for precision."""
     model, optimizer, engine = config.model, config.optimizer, config.engine
-    if not model.gradient_checkpointing:
-        changed: Any = replace(model, gradient_checkpointing=True)
-        yield "model.gradient_checkpointing", "true", replace(config, model=changed)
-    tokens = max(optimizer.microbatch_tokens // 2, 1)
-    changed = replace(optimizer, microbatch_tokens=tokens)
-    yield "optimizer.microbatch_tokens", str(tokens), replace(config, optimizer=changed)
-    episodes = max(engine.options.max_episodes // 2, config.rollout.group_size)
-    if episodes < engine.options.max_episodes:
-        changed = replace(engine, options=replace(engine.options, max_episodes=episodes))
-        yield "engine.max_episodes", str(episodes), replace(config, engine=changed)
-    if device.on_gpu and model.quantization == "none" and model.name != "tiny":
-        changed = replace(model, quantization="nf4")
-        yield "model.quantization", "nf4", replace(config, model=changed)
+    precise = model.quantization != "none" or not device.on_gpu or model.name == "tiny"
+    kinds = [m for m in ("none", "nf4") if m == model.quantization or not precise]
+    recomputing = [True] if model.gradient_checkpointing else [False, True]
+    tokens = _halvings(optimizer.microbatch_tokens, 1)
+    episodes = _halvings(engine.options.max_episodes, config.rollout.group_size)
+    for again, kind, (i, size), (j, rows) in product(
+        recomputing, kinds, enumerate(tokens), enumerate(episodes)
+    ):
+        values: dict[str, tuple[Any, Any]] = {
+            "model.gradient_checkpointing": (model.gradient_checkpointing, again),
+            "model.quantization": (model.quantization, kind),
+            "optimizer.microbatch_tokens": (optimizer.microbatch_tokens, size),
+            "engine.max_episodes": (engine.options.max_episodes, rows),
+        }
+        changed = {key: value for key, (old, value) in values.items() if value != old}
+        cost = sum(COSTS[key] for key in changed) + COST_OF_HALF * (i + 2 * j)
+        yield (
+            cost,
+            [f"--{key} {str(value).lower()}" for key, value in changed.items()],
+            replace(
+                config,
+                model=replace(model, gradient_checkpointing=again, quantization=kind),
+                optimizer=replace(optimizer, microbatch_tokens=size),
+                engine=replace(engine, options=replace(engine.options, max_episodes=rows)),
+            ),
+        )
+
+
+def _halvings(value: int, least: int) -> list[int]:
+    """The value and at most five halves of halves, none below `least` but the value itself."""
+    return [value, *(v for v in (value >> i for i in range(1, 6)) if v >= least)]
 
 
 def check(config: RunConfig) -> str | None:

@@ -2,14 +2,18 @@
 
     python -m benchmarks.memory [--cases tiny embedded]
 
-Every case runs in a process of its own: the policy is built, an optimiser step fills gradients and
-moments, a rollout is played in which every episode is as long as it may be, and another optimiser
-step follows. The most resident memory of each phase, less what the process held before the model
-was loaded, stands beside the estimate.
+Every case runs in a process of its own: the policy is built, a small optimiser step makes gradients
+and moments, a rollout is played in which every episode is as long as it may be, and an optimiser
+step on a micro-batch of full size follows. The most resident memory of each phase, less what the
+process held before (when it had done all of this once on the tiny model, so that libraries are
+loaded), stands beside the estimate. glibc is told to give freed memory back at once; left alone it
+keeps some for later.
 """
 
 import argparse
+import gc
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,19 +28,19 @@ from agents.config import TRAIN_LAYOUT, RunConfig
 from agents.devices import resolve_dtype
 from agents.engine import Sampling
 from agents.generation.hf import HFEngine
-from agents.policy import SearchPolicy
 from agents.preflight import GB
 from agents.trainer import StepOptions, Trainer
 from agents.types import Batch
 
 CPU = torch.device("cpu")
-LIMITS = "--env.max_turns 3 --engine.max_tokens 32 --optimizer.minibatches 1"
+FRUGAL = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+LIMITS = "--env.max_turns 3 --engine.max_tokens 8 --optimizer.minibatches 1"
 TINY = (
-    "--model.name tiny --engine.max_episodes 256 --env.max_context_tokens 1024 "
-    "--env.max_observation_tokens 400 --optimizer.microbatch_tokens 32768"
+    "--model.name tiny --engine.max_episodes 128 --env.max_context_tokens 1024 "
+    "--env.max_observation_tokens 400 --optimizer.microbatch_tokens 16384"
 )
 EMBEDDED = (
-    "--model.name embedded --engine.max_episodes 32 --env.max_context_tokens 768 "
+    "--model.name embedded --engine.max_episodes 8 --env.max_context_tokens 768 "
     "--env.max_observation_tokens 300 --optimizer.microbatch_tokens 1536"
 )
 RECOMPUTE = "--model.gradient_checkpointing true"
@@ -66,7 +70,7 @@ def main() -> None:
     names = [name for name in CASES if name.split(",")[0] in args.cases]
     for name in tqdm(names, unit="case", leave=False):
         command = [sys.executable, "-m", "benchmarks.memory", "--child", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=FRUGAL)
         if done.returncode:
             sys.exit(f"{name}: {done.stderr.strip().splitlines()[-1]}")
         measured = json.loads(done.stdout.splitlines()[-1])
@@ -94,27 +98,37 @@ def _planned(config: RunConfig) -> dict[str, float]:
 
 
 def _measure(config: RunConfig) -> dict[str, int]:
+    _phases(_config(f"{TINY} --engine.max_episodes 4 --optimizer.microbatch_tokens 1024"))
+    gc.collect()
     before = _status("VmRSS")
+    return {phase: peak - before for phase, peak in _phases(config).items()}
+
+
+def _phases(config: RunConfig) -> dict[str, int]:
+    """The most resident bytes of each phase."""
     policy = build_policy(config.model, seed=0)
     policy.end_ids = frozenset()  # no turn ends early
     optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=1e-6)
     options = StepOptions(1, 1, config.optimizer.microbatch_tokens, 1.0, 1.0)
     trainer = Trainer(policy, config.algorithm.build(), optimizer, options)
     engine = HFEngine(policy)
-    trainer.update(_batch(policy, config), 0)
+    trainer.update(_batch(rows=2, width=64), 0)
+    peaks = {}
     _forget_peak()
-    _play(policy, engine, config)
-    sampling = _status("VmHWM") - before
+    _play(engine, config)
+    peaks["sampling"] = _status("VmHWM")
+    width = config.env.max_context_tokens or 0
     _forget_peak()
-    trainer.update(_batch(policy, config), 0)
-    return {"sampling": sampling, "training": _status("VmHWM") - before}
+    trainer.update(_batch(config.optimizer.microbatch_tokens // width, width), 0)
+    peaks["training"] = _status("VmHWM")
+    return peaks
 
 
-def _play(policy: SearchPolicy, engine: HFEngine, config: RunConfig) -> None:
+def _play(engine: HFEngine, config: RunConfig) -> None:
     """All episodes at once, each exactly as long as it may be."""
     tokens, turns = config.engine.options.max_tokens, config.env.max_turns
     seen = config.env.max_observation_tokens
-    prompt = config.env.max_context_tokens - turns * tokens - (turns - 1) * seen
+    prompt = (config.env.max_context_tokens or 0) - turns * tokens - (turns - 1) * seen
     rows, size = memory.rows(config), config.rollout.group_size
     sampling = Sampling(max_tokens=tokens, temperature=1.0, stop=(), seed=0)
     session = engine.open([list(range(2, 2 + prompt))] * (rows // size), size, sampling)
@@ -123,10 +137,8 @@ def _play(policy: SearchPolicy, engine: HFEngine, config: RunConfig) -> None:
         session.turn({row: list(range(2, 2 + seen)) for row in range(rows)})
 
 
-def _batch(policy: SearchPolicy, config: RunConfig) -> Batch:
-    """Two micro-batches of full length; the last token of every ten is an action."""
-    width = config.env.max_context_tokens
-    rows = 2 * max(1, config.optimizer.microbatch_tokens // width)
+def _batch(rows: int, width: int) -> Batch:
+    """One group of full rows; the last token of every ten is an action."""
     ids = torch.arange(width).remainder(1000).repeat(rows, 1) + 2
     actions = (torch.arange(width) % 10 == 9).repeat(rows, 1)
     return Batch(
