@@ -15,6 +15,7 @@ from retrieval.errors import InputError
 from .adapters import LoraOptions
 from .compatibility import check_adapters, check_config
 from .embedded import embedded_folder
+from .models import check_name
 from .tiny import build_tiny
 
 KNOWN = Path(__file__).parent / "architectures"  # config.json of models on the hub, OWNER--NAME
@@ -122,6 +123,8 @@ def skeleton(name: str) -> PreTrainedModel:
 def _config(name: str) -> Any:
     if name == "tiny":
         return _tiny_config()
+    if name != "embedded":
+        check_name(name)
     known = KNOWN / f"{name.replace('/', '--')}.json"
     source = embedded_folder() if name == "embedded" else Path(name)
     if source.is_dir() and not (source / "config.json").exists():

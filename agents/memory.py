@@ -25,8 +25,9 @@ FLOAT32 = 4
 PROMPT_TOKENS = 512  # allowed for prompt and question where no limit is set for the whole
 # Of a chunk's logits, at the worst moment: scaled, log-softmax, probabilities and their product.
 LOGIT_BYTES = 4 * FLOAT32
-# Copies of the widest layer's output while a block is computed: base, adapter, sum.
-WORKING_COPIES = 3
+# Copies of the widest layer's output while a block is computed: the gate, and of the layer beside
+# it what the base gives, what the adapter gives, that scaled, and their sum.
+WORKING_COPIES = 5
 # Not measured here: what the CUDA context takes, and the share lost between blocks of memory.
 CUDA_CONTEXT = 0.6e9
 CUDA_FRAGMENTS = 0.05

@@ -69,14 +69,24 @@ def load_base(
     return model.to(device).eval(), tokenizer
 
 
+def check_name(name: str) -> None:
+    """Refuse what is neither a folder nor the name of a model on the hub.
+
+    Raises:
+        InputError: It is neither.
+    """
+    folder = Path(name)
+    if not folder.exists() and (folder.is_absolute() or name.count("/") != 1):
+        raise InputError(
+            f"model.name: no folder {name!r}; give a folder with config.json and "
+            "*.safetensors, a hub name (owner/model), or 'embedded'"
+        )
+
+
 def _checked_source(name: str) -> str:
     folder = Path(name)
+    check_name(name)
     if not folder.exists():
-        if folder.is_absolute() or name.count("/") != 1:
-            raise InputError(
-                f"model.name: no folder {name!r}; give a folder with config.json and "
-                "*.safetensors, a hub name (owner/model), or 'embedded'"
-            )
         return name
     for pattern in ("config.json", "*.safetensors"):
         if not any(folder.glob(pattern)):

@@ -100,8 +100,10 @@ def _read(argv: Sequence[str]) -> tuple[RunConfig, Namespace]:
 
 def _dry_run(config: RunConfig, memory_gb: float | None) -> int:
     """Print the estimate; 0 if the run fits, 2 if not."""
-    planned = memory_gb is not None
-    device = preflight.card(config, memory_gb) if planned else preflight.this_device(config)
+    if memory_gb is None:
+        device = preflight.this_device(config)
+    else:
+        device = preflight.card(config, memory_gb)
     text, fits = preflight.report(config, device)
     print(text)
     return 0 if fits else 2

@@ -90,7 +90,7 @@ def test_a_folder_needs_only_its_config(tmp_path) -> None:
 def test_what_cannot_be_described_is_refused(tmp_path) -> None:
     with pytest.raises(InputError, match=r"holds no config\.json"):
         architecture(str(tmp_path), lora())
-    with pytest.raises(InputError, match="nothing says what"):
+    with pytest.raises(InputError, match="no folder"):
         architecture(str(tmp_path / "absent"), lora())
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"})[:-3])
     with pytest.raises(InputError, match="nothing says what"):
