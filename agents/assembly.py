@@ -16,7 +16,6 @@ from retrieval.errors import InputError
 from retrieval.isolate import Isolated
 from retrieval.types import Retriever
 
-from . import processes
 from .algorithm import Algorithm, ValueFunction
 from .checkpoint import load_adapter
 from .command_line import Plugin

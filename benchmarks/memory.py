@@ -138,9 +138,9 @@ def _play(engine: HFEngine, config: RunConfig) -> None:
 
 
 def _batch(rows: int, width: int) -> Batch:
-    """One group of full rows; the last token of every ten is an action."""
+    """One group of full rows; four tokens of ten are actions, enough for a chunk of logits."""
     ids = torch.arange(width).remainder(1000).repeat(rows, 1) + 2
-    actions = (torch.arange(width) % 10 == 9).repeat(rows, 1)
+    actions = (torch.arange(width) % 10 >= 6).repeat(rows, 1)
     return Batch(
         input_ids=ids,
         attention_mask=torch.ones_like(ids, dtype=torch.bool),
