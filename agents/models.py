@@ -14,23 +14,29 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from retrieval.errors import InputError
 
 from .embedded import embedded_folder
+from .quantization import quantised
 from .tiny import build_tiny
 
 
-def load_base(name: str, dtype: torch.dtype, device: torch.device) -> tuple[PreTrainedModel, Any]:
+def load_base(
+    name: str, dtype: torch.dtype, device: torch.device, quantization: str = "none"
+) -> tuple[PreTrainedModel, Any]:
     """A causal language model and its tokenizer.
 
     Args:
         name: "embedded", "tiny", a folder with config.json and *.safetensors, or a hub name.
         dtype: Of the weights.
         device: Where they go.
+        quantization: "none", or "nf4": the linear layers of the blocks in 4 bits.
 
     Returns:
         The model in eval mode, its parameters frozen, and the tokenizer.
 
     Raises:
-        InputError: No such model, no weights, no tokenizer or no chat template.
+        InputError: No such model, no weights, no tokenizer or no chat template; or it cannot be
+            quantised here.
     """
+    how = {} if quantization == "none" else quantised(name, dtype, device)
     model: Any
     tokenizer: Any
     if name == "tiny":
@@ -42,7 +48,7 @@ def load_base(name: str, dtype: torch.dtype, device: torch.device) -> tuple[PreT
         try:
             # Only safetensors: other weight files are pickles, which run code when opened.
             model, report = factory.from_pretrained(
-                source, dtype=dtype, use_safetensors=True, output_loading_info=True
+                source, dtype=dtype, use_safetensors=True, output_loading_info=True, **how
             )
             tokenizer = AutoTokenizer.from_pretrained(source)
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -63,14 +69,24 @@ def load_base(name: str, dtype: torch.dtype, device: torch.device) -> tuple[PreT
     return model.to(device).eval(), tokenizer
 
 
+def check_name(name: str) -> None:
+    """Refuse what is neither a folder nor the name of a model on the hub.
+
+    Raises:
+        InputError: It is neither.
+    """
+    folder = Path(name)
+    if not folder.exists() and (folder.is_absolute() or name.count("/") != 1):
+        raise InputError(
+            f"model.name: no folder {name!r}; give a folder with config.json and "
+            "*.safetensors, a hub name (owner/model), or 'embedded'"
+        )
+
+
 def _checked_source(name: str) -> str:
     folder = Path(name)
+    check_name(name)
     if not folder.exists():
-        if folder.is_absolute() or name.count("/") != 1:
-            raise InputError(
-                f"model.name: no folder {name!r}; give a folder with config.json and "
-                "*.safetensors, a hub name (owner/model), or 'embedded'"
-            )
         return name
     for pattern in ("config.json", "*.safetensors"):
         if not any(folder.glob(pattern)):

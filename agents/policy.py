@@ -5,41 +5,25 @@ positions and only a chunk of tokens at a time, so that a (B, T, V) tensor never
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import get_peft_model
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from retrieval.errors import InputError
 
-from .compatibility import check_adapters, check_config
+from .adapters import LoraOptions, lora_config
+from .compatibility import check_config
 from .kv_cache import RowCache
 
 POLICY = "default"  # peft's name of the first adapter
 LOGIT_CHUNK = 512  # tokens whose logits exist at the same time
-
-
-@dataclass(frozen=True, slots=True)
-class LoraOptions:
-    """Which weights are adapted (LoRA, arXiv:2106.09685).
-
-    Attributes:
-        rank: Rank of each adapter.
-        alpha: Adapters are scaled by alpha / rank.
-        target_modules: Names of the linear layers adapted in each block.
-        last_layers: Only the last so many blocks are adapted; 0 means all.
-    """
-
-    rank: int
-    alpha: int
-    target_modules: tuple[str, ...]
-    last_layers: int
 
 
 class SearchPolicy:
@@ -52,6 +36,7 @@ class SearchPolicy:
         self._backbone = getattr(self._causal, self._causal.base_model_prefix)
         self._head = self._causal.get_output_embeddings()
         self._pieces: dict[int, str] = {}
+        self._active = POLICY
         self._trainable = [p for p in model.parameters() if p.requires_grad]
         self._learnt = list(self._trainable)  # and what further adapters bring
         config = self._causal.config.get_text_config()
@@ -71,7 +56,7 @@ class SearchPolicy:
         Raises:
             InputError: Options that do not fit the model, or a model that is not supported.
         """
-        return cls(get_peft_model(base, _lora_config(base, options)), tokenizer)
+        return cls(get_peft_model(base, lora_config(base, options)), tokenizer)
 
     def add_adapter(self, name: str, options: LoraOptions) -> None:
         """Add fresh adapters beside the policy's own, which stay the active ones.
@@ -79,25 +64,45 @@ class SearchPolicy:
         Raises:
             InputError: Options that do not fit the model.
         """
-        self.model.add_adapter(name, _lora_config(self._causal, options))
+        self.model.add_adapter(name, lora_config(self._causal, options))
         self._learnt = [*self._trainable, *self.adapter_parameters(name)]
         self._activate(POLICY)
 
-    @contextmanager
-    def adapter(self, name: str) -> Iterator[None]:
+    def adapter(self, name: str) -> AbstractContextManager[None]:
         """Within this context another adapter is the active one."""
-        self._activate(name)
-        try:
-            yield
-        finally:
-            self._activate(POLICY)
+        return _ActiveAdapter(self, name)
 
     def _activate(self, name: str) -> None:
         self.model.set_adapter(name)
+        self._active = name
         # peft freezes the adapters that are not active, and a frozen weight gets no gradient from a
         # backward pass that comes after its forward pass.
         for parameter in self._learnt:
             parameter.requires_grad_(True)
+
+    def recompute_activations(self) -> None:
+        """Keep each block's input alone for the backward pass; compute the rest there again.
+
+        The gradient stays the same (gradient checkpointing, arXiv:1604.06174).
+
+        Raises:
+            InputError: A model whose blocks cannot do it.
+        """
+
+        def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+            # The backward pass may come after the context of the adapter that was active.
+            return nullcontext(), self.adapter(self._active)
+
+        try:
+            # Nothing in a block is random: there is no generator's state to keep.
+            self._causal.activation_checkpointing_enable(
+                {"use_reentrant": False, "preserve_rng_state": False, "context_fn": contexts}
+            )
+        except ValueError as error:
+            raise InputError(f"model.gradient_checkpointing: {error}; set it to false") from error
+        for module in self._causal.modules():
+            if isinstance(module, GradientCheckpointingLayer):
+                module.training = True  # of the block alone: what is inside it stays as it is
 
     @property
     def device(self) -> torch.device:
@@ -254,18 +259,21 @@ class SearchPolicy:
         return torch.cat(states, dim=1)
 
 
-def _lora_config(base: PreTrainedModel, options: LoraOptions) -> LoraConfig:
-    depth = base.config.get_text_config().num_hidden_layers
-    check_adapters(base, options.rank, options.target_modules, options.last_layers)
-    chosen = range(depth - options.last_layers, depth) if options.last_layers else None
-    return LoraConfig(
-        task_type="CAUSAL_LM",
-        r=options.rank,
-        lora_alpha=options.alpha,
-        target_modules=list(options.target_modules),
-        layers_to_transform=None if chosen is None else list(chosen),
-        lora_dropout=0.0,  # with dropout, another policy would be trained than sampled
-    )
+class _ActiveAdapter:
+    """A context that can be entered again, as every backward pass through a block does."""
+
+    def __init__(self, policy: SearchPolicy, name: str) -> None:
+        self._policy = policy
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._before = self._policy._active
+        if self._name != self._before:
+            self._policy._activate(self._name)
+
+    def __exit__(self, *error: object) -> None:
+        if self._before != self._name:
+            self._policy._activate(self._before)
 
 
 def _agree(expected: Tensor, actual: Tensor) -> bool:

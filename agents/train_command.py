@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import PositiveFloat
 
 from retrieval.errors import InputError, RetrievalError
 
-from . import command_line, processes, wandb_run
+from . import command_line, preflight, processes, wandb_run
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
 from .interruption import Interrupts
@@ -31,7 +32,13 @@ def main(argv: Sequence[str]) -> int:
     folder: list[Path] = []  # once there is a run to go on with
     try:
         with Interrupts() as interrupts:
-            summary = _train(argv, folder, interrupts)
+            processes.join()
+            with processes.together():
+                config, flags = _read(argv)
+                if flags.dry_run:
+                    return _dry_run(config, flags.memory_gb)
+            command = shlex.join(["python", "train.py", *argv])
+            summary = _train(config, flags, command, folder, interrupts)
             first = processes.rank() == 0
             processes.leave()
     except processes.FailedElsewhere:
@@ -64,22 +71,21 @@ def _remedy(folder: Sequence[Path]) -> str:
 
 
 def _train(
-    argv: Sequence[str], folder: list[Path], interrupts: Interrupts
+    config: RunConfig, flags: Namespace, command: str, folder: list[Path], interrupts: Interrupts
 ) -> dict[str, Any] | None:
     """Build everything, then write: the run's folder is added to `folder` when it is there."""
-    processes.join()
     with processes.together():
-        config, flags = _read(argv)
         resumed = flags.resume is not None
         _check_folder(config, flags)
         wandb_run.check(config.run.wandb)
+        _check_memory(config)
         parts = build_parts(config)
         start = resume(parts) if resumed else begin(parts)
     with processes.together():
         if processes.rank() == 0:
             _prepare_folder(config, flags.overwrite and not resumed)
     folder.append(parts.folder)
-    return train(parts, start, shlex.join(["python", "train.py", *argv]), interrupts)
+    return train(parts, start, command, interrupts)
 
 
 def _report(folder: Path) -> None:
@@ -99,6 +105,17 @@ def _read(argv: Sequence[str]) -> tuple[RunConfig, Namespace]:
         action="store_true",
         help="Move an existing run.dir aside (to dir-1, dir-2, ...) instead of refusing it.",
     )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="Only say how much memory the run will need, and whether it fits (exit status 2: no).",
+    )
+    parser.add_argument(
+        "--memory_gb",
+        type=PositiveFloat,
+        default=None,
+        help="With --dry-run: plan for a GPU with so many gigabytes.",
+    )
     resumed = command_line.peek(argv, "--resume")
     if resumed is not None:
         file = Path(resumed) / "config.yaml"
@@ -108,7 +125,27 @@ def _read(argv: Sequence[str]) -> tuple[RunConfig, Namespace]:
     values, flags = command_line.parse(parser, TRAIN_LAYOUT, argv, {})
     if flags.resume != resumed:
         raise InputError("resume: give --resume on the command line, not in a file")
+    if flags.memory_gb is not None and not flags.dry_run:
+        raise InputError("memory_gb: it plans for another card; give --dry-run too")
     return RunConfig(**values), flags
+
+
+def _dry_run(config: RunConfig, memory_gb: float | None) -> int:
+    """Print the estimate; 0 if the run fits, 2 if not."""
+    if memory_gb is None:
+        device = preflight.this_device(config)
+    else:
+        device = preflight.card(config, memory_gb)
+    text, fits = preflight.report(config, device)
+    print(text)
+    return 0 if fits else 2
+
+
+def _check_memory(config: RunConfig) -> None:
+    """Refuse a run that cannot fit its device; a warning for one that may not."""
+    warning = preflight.check(config)
+    if warning is not None and processes.rank() == 0:
+        print(f"train.py: warning: {warning}", file=sys.stderr)
 
 
 def _check_folder(config: RunConfig, flags: Namespace) -> None:

@@ -6,6 +6,7 @@ themselves: a module may define `estimate(config, corpus, passages) -> Needs`.
 """
 
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import plugins
+from .control_group import control_group_free
 from .corpus import stream_corpus
 from .errors import InputError
 from .index import PACKAGE, folder_bytes
@@ -126,10 +128,18 @@ def measured(corpus: Path, name: str, config: Any, passages: int) -> Needs:
 
 
 def memory_free() -> int:
-    """Memory a new process can have, in bytes: what the kernel calls available."""
-    with Path("/proc/meminfo").open(encoding="ascii") as lines:
+    """Memory a new process can have, in bytes: what the kernel calls available, or less.
+
+    A control group may have less left. Where there is no /proc, all of the machine's memory.
+    """
+    meminfo = Path("/proc/meminfo")
+    if not meminfo.exists():
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with meminfo.open(encoding="ascii") as lines:
         fields = dict(line.split(":", 1) for line in lines)
-    return int(fields["MemAvailable"].split()[0]) * 1024
+    available = int(fields["MemAvailable"].split()[0]) * 1024
+    left = control_group_free()
+    return available if left is None else min(available, left)
 
 
 def peak_memory() -> int:
