@@ -71,7 +71,15 @@ class Session(Protocol):
 
 
 class Engine(Protocol):
-    """A generation engine."""
+    """A generation engine.
+
+    Attributes:
+        importance_cap: None if its log-probabilities are those of the policy's own forward pass. If
+            it computes another function of the same weights, the cap of the importance weights
+            with which training corrects for that (agents/correction.py).
+    """
+
+    importance_cap: float | None
 
     def open(
         self, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling

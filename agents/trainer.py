@@ -128,6 +128,11 @@ class Trainer:
         """Of the policy and the critic."""
         return [weight for group in self.optimizer.param_groups for weight in group["params"]]
 
+    @torch.no_grad()
+    def logprobs(self, batch: Batch) -> Tensor:
+        """(B, T) of the action tokens under the present weights, at the sampling temperature."""
+        return self._in_parts(batch, self._logprobs)
+
     def _signal(self, batch: Batch) -> Signal:
         if self.penalty.kl:
             with self.policy.reference():
@@ -187,6 +192,8 @@ class Trainer:
             batch.input_ids, mask, self.options.temperature, bool(penalty.entropy)
         )
         terms = loss(logprobs, batch, signal.advantages)
+        if batch.corrections is not None:
+            terms = terms.times(batch.corrections)
         if self.algorithm.normaliser is not None:
             removed.add(terms, weights, mask)
         per_token = terms.per_token
