@@ -21,6 +21,7 @@ class Draw(IntEnum):
     GROUP = 5
     CRITIC = 6
     THOMPSON = 7
+    TURN = 9
 
 
 def derive(seed: int, purpose: Draw, *path: int) -> int:
