@@ -131,7 +131,7 @@ def test_no_name_is_used_twice_even_by_another_run(server, policy) -> None:
 
 def test_t7_an_adapter_that_does_not_arrive_is_named(server, policy) -> None:
     server.ignores = True
-    with pytest.raises(InputError, match="did not reach the sampler.*base model's"):
+    with pytest.raises(InputError, match=r"did not reach the sampler.*base model's"):
         play(connected(server, policy), sampling())
 
 
@@ -140,7 +140,7 @@ def test_t7_an_adapter_that_is_out_of_date_is_named(server, policy) -> None:
     play(engine, sampling())
     server.ignores = True
     builds.randomise(policy, 0.1, seed=9)
-    with pytest.raises(InputError, match="not the policy's.*an older adapter"):
+    with pytest.raises(InputError, match=r"not the policy's.*an older adapter"):
         play(engine, sampling())
 
 
@@ -174,7 +174,10 @@ def test_what_was_sampled_beyond_the_end_of_a_turn_is_left_off(server, policy) -
         ({"prompt_token_ids": [1]}, "read other tokens"),
         ({"token_ids": None}, "no token ids or log-probabilities; vLLM 0.11"),
         ({"logprobs": None}, "no token ids or log-probabilities"),
-        ({"token_ids": [5], "logprobs": {"token_logprobs": [math.nan]}}, "not numbers: training has diverged"),
+        (
+            {"token_ids": [5], "logprobs": {"token_logprobs": [math.nan]}},
+            "not numbers: training has diverged",
+        ),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_refused(server, policy, change, message) -> None:
@@ -186,7 +189,7 @@ def test_an_answer_that_cannot_be_used_is_refused(server, policy, change, messag
 def test_an_episode_that_may_outgrow_the_server_is_refused(server, policy) -> None:
     server.limit = 20
     session = connected(server, policy).open([[5] * 9], 1, sampling(max_tokens=12))
-    with pytest.raises(InputError, match="the 20 positions that vLLM serves .21 with"):
+    with pytest.raises(InputError, match=r"the 20 positions that vLLM serves .21 with"):
         session.turn({0: ()})
     assert server.bodies == []
 
@@ -206,7 +209,7 @@ def test_a_server_that_is_gone_is_named(server, policy) -> None:
     engine = connected(server, policy)
     session = engine.open(PROMPTS, 1, GREEDY)
     engine.server._url = "http://127.0.0.1:1"
-    with pytest.raises(InputError, match="127.0.0.1:1/v1/completions does not answer"):
+    with pytest.raises(InputError, match=r"127.0.0.1:1/v1/completions does not answer"):
         session.turn({0: ()})
     with pytest.raises(InputError, match="does not answer"):
         VllmServer("http://127.0.0.1:1", 5.0, 4)
@@ -216,7 +219,7 @@ def test_a_model_the_server_does_not_know_is_shown_in_its_words(server, policy) 
     engine = connected(server, policy)
     session = engine.open(PROMPTS, 1, GREEDY)
     server.loaded.clear()
-    with pytest.raises(InputError, match="answered 404: .*no such model"):
+    with pytest.raises(InputError, match=r"answered 404: .*no such model"):
         session.turn({0: ()})
 
 
@@ -265,11 +268,13 @@ class TestProcess:
 
     def test_one_that_is_never_ready_is_stopped(self, tmp_path) -> None:
         options = self.options(tmp_path, "import time; time.sleep(600)")
-        with pytest.raises(InputError, match="engine.timeout_s: .* not ready after 0.2 s"):
+        with pytest.raises(InputError, match=r"engine.timeout_s: .* not ready after 0.2 s"):
             VllmProcess(options, tmp_path / "log", 0.2)
 
     def test_no_command_names_the_remedy(self, policy) -> None:
-        with pytest.raises(InputError, match=r"no command .*\(requirements-vllm.txt\).*--engine.server"):
+        with pytest.raises(
+            InputError, match=r"no command .*\(requirements-vllm.txt\).*--engine.server"
+        ):
             vllm.build(vllm.Config(executable="/nowhere/bin/vllm"), policy)
 
     def test_a_rank_that_vllm_cannot_serve_is_refused(self, tmp_path) -> None:
