@@ -29,10 +29,11 @@ class Tolerance:
     largest: float
 
 
-# About ten times what was measured between vLLM's CPU kernels and this policy (docs/training.md).
+# Measured between vLLM 0.32 (CPU) and this policy on SmolLM2-135M: 6e-6 and 3e-5 in float32, 0.05 and
+# 0.3 in bfloat16 (docs/training.md). Float32 leaves room for a GPU's TF32 products.
 TOLERANCES = {
     torch.float32: Tolerance(mean=1e-3, largest=2e-2),
-    torch.bfloat16: Tolerance(mean=0.1, largest=3.0),
+    torch.bfloat16: Tolerance(mean=0.25, largest=3.0),
 }
 
 
