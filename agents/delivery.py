@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from retrieval.errors import InputError
-
+from .engine import EngineError
 from .policy import SearchPolicy
 
 
@@ -29,8 +28,8 @@ class Tolerance:
     largest: float
 
 
-# Measured between vLLM 0.32 (CPU) and this policy on SmolLM2-135M: 6e-6 and 3e-5 in float32, 0.05 and
-# 0.3 in bfloat16 (docs/training.md). Float32 leaves room for a GPU's TF32 products.
+# Measured between vLLM 0.32 (CPU) and this policy on SmolLM2-135M: 6e-6 and 3e-5 in float32, 0.05
+# and 0.3 in bfloat16 (docs/training.md). Float32 leaves room for a GPU's TF32 products.
 TOLERANCES = {
     torch.float32: Tolerance(mean=1e-3, largest=2e-2),
     torch.bfloat16: Tolerance(mean=0.25, largest=3.0),
@@ -61,7 +60,7 @@ def check_delivery(policy: SearchPolicy, turns: Sequence[Spoken], temperature: f
         temperature: Of sampling; 0 stands for 1, as in `Sample.logprobs`.
 
     Raises:
-        InputError: They differ by more than rounding; it names the likely cause.
+        EngineError: They differ by more than rounding; it names the likely cause.
     """
     gaps = _gaps(policy, turns, temperature or 1.0)
     with policy.reference():
@@ -69,16 +68,16 @@ def check_delivery(policy: SearchPolicy, turns: Sequence[Spoken], temperature: f
     mean, largest = float(gaps.mean()), float(gaps.max())
     told = f"mean |log ratio| {mean:.2g}, largest {largest:.2g} over {len(gaps)} tokens"
     if float(from_base.mean()) < mean / 2:
-        raise InputError(
-            f"engine: the adapter did not reach the sampler, which gives the base model's "
+        raise EngineError(
+            f"the adapter did not reach the sampler, which gives the base model's "
             f"probabilities ({told}); check that the server reads engine.adapter_dir and was "
             "started with --enable-lora"
         )
     tolerance = TOLERANCES[_dtype(policy)]
     # Written so that a NaN fails too.
     if not (mean <= tolerance.mean and largest <= tolerance.largest):
-        raise InputError(
-            f"engine: the sampler's probabilities are not the policy's ({told}; rounding explains "
+        raise EngineError(
+            f"the sampler's probabilities are not the policy's ({told}; rounding explains "
             f"{tolerance.mean:g} and {tolerance.largest:g}): it runs other base weights, another "
             "dtype or an older adapter, or without --logprobs-mode processed_logprobs"
         )

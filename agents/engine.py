@@ -17,6 +17,10 @@ class DivergedError(InputError):
     """The policy's probabilities are not numbers: there is nothing to sample from."""
 
 
+class EngineError(RuntimeError):
+    """An engine outside this process failed, or does not sample from the policy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How tokens are drawn. There is no top-k and no top-p: they would change the policy.
@@ -66,6 +70,7 @@ class Session(Protocol):
 
         Raises:
             DivergedError: The policy gives no probabilities.
+            EngineError: The engine failed.
         """
         ...
 

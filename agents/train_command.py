@@ -13,6 +13,7 @@ from retrieval.errors import InputError, RetrievalError
 from . import command_line, processes
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
+from .engine import EngineError
 from .interruption import Interrupts
 from .rollback import CollapseError
 from .starting import begin, resume
@@ -24,8 +25,9 @@ def main(argv: Sequence[str]) -> int:
     """Run the command.
 
     Returns:
-        The exit status: 0; 1 if retrieval or another process failed, or the folder cannot be
-        written to; 2 for bad input; 3 if the guard gave up; 130 after Ctrl-C, 143 after SIGTERM.
+        The exit status: 0; 1 if retrieval, the engine or another process failed, or the folder
+        cannot be written to; 2 for bad input; 3 if the guard gave up; 130 after Ctrl-C, 143 after
+        SIGTERM.
     """
     folder: list[Path] = []  # once there is a run to go on with
     try:
@@ -39,6 +41,8 @@ def main(argv: Sequence[str]) -> int:
         return _fail(f"error: {error}", 2)
     except RetrievalError as error:
         return _fail(f"retrieval failed: {error}", 1)
+    except EngineError as error:
+        return _fail(f"generation failed: {error}; {_remedy(folder)}", 1)
     except WriteError as error:
         return _fail(f"{error}; free space or make it writable, then {_remedy(folder)}", 1)
     except CollapseError as error:

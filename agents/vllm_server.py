@@ -12,6 +12,8 @@ import urllib3
 
 from retrieval.errors import InputError
 
+from .engine import DivergedError, EngineError
+
 _MESSAGE = 300  # characters of a server's message that are shown
 # Nothing that would make another distribution of the policy's: said in full, for a server may have
 # been started with defaults of its own.
@@ -68,11 +70,13 @@ class VllmServer:
         timeout = urllib3.Timeout(connect=10.0, read=timeout_s)
         # No retries: a completion is drawn once, and a server that broke is a reason to stop.
         self._pool = urllib3.PoolManager(maxsize=concurrency, retries=False, timeout=timeout)
-        models = self._ask("GET", "/v1/models")
         try:
+            models = self._ask("GET", "/v1/models")
             (base,) = [card for card in models["data"] if card.get("parent") is None]
             self.base_model: str = base["id"]
             self.max_model_len: int = base["max_model_len"]
+        except EngineError as error:
+            raise InputError(f"engine.server: {error}") from error
         except (LookupError, TypeError, ValueError) as error:
             raise InputError(
                 f"engine.server: {self._url} serves no single base model as vLLM does; give the "
@@ -83,13 +87,13 @@ class VllmServer:
         """Let it read a PEFT folder and serve it under a name.
 
         Raises:
-            InputError: It cannot.
+            EngineError: It cannot.
         """
         body = {"lora_name": name, "lora_path": str(folder)}
         try:
             self._ask("POST", "/v1/load_lora_adapter", body)
-        except InputError as error:
-            raise InputError(
+        except EngineError as error:
+            raise EngineError(
                 f"{error}; a server of your own needs --enable-lora, --max-lora-rank, "
                 "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True and to see the folder engine.adapter_dir"
             ) from error
@@ -106,13 +110,18 @@ class VllmServer:
                 `stop` and `stop_token_ids` of a completion.
 
         Raises:
-            InputError: The server fails, refuses, or read or answered other than it was asked.
+            DivergedError: Log-probabilities that are not numbers.
+            EngineError: The server fails, refuses, or read or answered other than it was asked.
         """
         if not requests:
             return []
         # One request per row: the seed of a request holds for all its prompts.
-        with ThreadPoolExecutor(min(len(requests), self._concurrency)) as threads:
+        threads = ThreadPoolExecutor(min(len(requests), self._concurrency))
+        try:
             return list(threads.map(self._complete, requests))
+        finally:
+            # After a failure or Ctrl-C what has not been asked yet is not asked any more.
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def _complete(self, request: Mapping[str, Any]) -> Completion:
         reply = self._ask("POST", "/v1/completions", {**_PLAIN, **request})
@@ -122,19 +131,19 @@ class VllmServer:
             logprobs = tuple(choice["logprobs"]["token_logprobs"])
             reason = choice["finish_reason"]
         except (LookupError, TypeError, ValueError) as error:
-            raise InputError(
-                f"engine.server: {self._url} returns no token ids or log-probabilities; vLLM "
+            raise EngineError(
+                f"{self._url} returns no token ids or log-probabilities; vLLM "
                 "0.11 or newer is needed"
             ) from error
         if read != list(request["prompt"]):
-            raise InputError(f"engine.server: {self._url} read other tokens than it was given")
+            raise EngineError(f"{self._url} read other tokens than it was given")
         if reason not in ("stop", "length") or not ids or len(ids) != len(logprobs):
-            raise InputError(
-                f"engine.server: {self._url} broke a turn off ({reason!r}, {len(ids)} tokens, "
+            raise EngineError(
+                f"{self._url} broke a turn off ({reason!r}, {len(ids)} tokens, "
                 f"{len(logprobs)} log-probabilities); see its log"
             )
         if not all(map(math.isfinite, logprobs)):
-            raise InputError(
+            raise DivergedError(
                 "the policy's probabilities are not numbers: training has diverged; lower "
                 "optimizer.lr or go on from an earlier checkpoint"
             )
@@ -150,14 +159,11 @@ class VllmServer:
                 else self._pool.request(method, url)
             )
         except urllib3.exceptions.HTTPError as error:
-            raise InputError(
-                f"engine.server: {url} does not answer ({error}); see the server's log, then go on "
-                "with train.py --resume"
-            ) from error
+            raise EngineError(f"{url} does not answer ({error}); see the server's log") from error
         text = answer.data.decode("utf-8", "replace")
         if answer.status != 200:
             message = " ".join(text.split())[:_MESSAGE]
-            raise InputError(f"engine.server: {url} answered {answer.status}: {message}")
+            raise EngineError(f"{url} answered {answer.status}: {message}")
         try:
             return json.loads(text)
         except ValueError:

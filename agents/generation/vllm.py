@@ -175,6 +175,8 @@ class VllmSession:
         sampling: Sampling,
     ) -> None:
         rows = range(len(prompts) * group_size)
+        seeds = sampling.group_seeds(len(prompts))
+        self._seeds = {row: (seeds[row // group_size], row % group_size) for row in rows}
         self._engine = engine
         self._sampling = sampling
         self._opening = engine.times_opened
@@ -203,13 +205,13 @@ class VllmSession:
         return samples
 
     def _request(self, row: int, text: Sequence[int]) -> dict[str, Any]:
-        sampling = self._sampling
+        sampling, (seed, member) = self._sampling, self._seeds[row]
         return {
             "model": self._engine.model,
             "prompt": text,
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
-            "seed": derive(sampling.seed, Draw.TURN, row, self._turns),
+            "seed": derive(seed, Draw.TURN, member, self._turns),
             "stop": list(sampling.stop),
             "stop_token_ids": sorted(self._engine.policy.end_ids),
         }

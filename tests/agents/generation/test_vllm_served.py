@@ -18,7 +18,7 @@ import urllib3
 
 from agents.delivery import Spoken, check_delivery
 from agents.embedded import WHEEL
-from agents.engine import Sample, Sampling, Session
+from agents.engine import EngineError, Sample, Sampling, Session
 from agents.generation import vllm
 from agents.generation.hf import HFEngine
 from agents.generation.vllm import VllmEngine
@@ -26,7 +26,6 @@ from agents.models import load_base
 from agents.policy import LoraOptions, SearchPolicy
 from agents.train_command import main as train
 from envs.datasets import atlas
-from retrieval.errors import InputError
 from tests.agents import builds, runs
 
 COMMAND = os.environ.get("TURNGRAD_VLLM", ".venv-vllm/bin/vllm")
@@ -191,7 +190,8 @@ def test_t7_a_new_adapter_changes_the_turns_and_finds_no_old_prefix(engine, poli
     before = cached_tokens(engine)
     new = first_turn(engine, texts, options)
     assert cached_tokens(engine) == before
-    assert sum(new[row].ids != old[row].ids for row in new) >= 3
+    # Of the first token, after the same text: the adapters differ, and rounding is 1e-4 at most.
+    assert all(abs(new[row].logprobs[0] - old[row].logprobs[0]) > 1e-2 for row in new)
     assert_same(policy, places, new, first_turn(HFEngine(policy), texts, options))
 
 
@@ -216,7 +216,7 @@ def test_t7_a_server_without_the_adapter_is_found_out(engine, policy) -> None:
     served = engine.model
     engine.model, engine.unproven = engine.server.base_model, True
     try:
-        with pytest.raises(InputError, match="did not reach the sampler"):
+        with pytest.raises(EngineError, match="did not reach the sampler"):
             session.turn({0: (), 1: (), 2: ()})
     finally:
         engine.model, engine.unproven = served, False
