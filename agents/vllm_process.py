@@ -20,6 +20,11 @@ _STOP_S = 30.0
 _POLL_S = 0.5
 _ERROR = re.compile(r"\b\w*(Error|Exception|error): .+")
 _COMPLAINT = 300  # characters of it that are shown
+# Of our interpreter, and of a launcher of several processes: the server has its own.
+_OURS = (
+    *("PYTHONPATH", "VIRTUAL_ENV"),
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+)
 _INSTALL = (
     "install vLLM in an environment of its own (requirements-vllm.txt) and give "
     "--engine.executable PATH/bin/vllm, or --engine.server URL of a running one"
@@ -143,9 +148,8 @@ def _arguments(options: ServerOptions, port: int) -> list[str]:
 
 def _environment(options: ServerOptions) -> dict[str, str]:
     environment = dict(os.environ, VLLM_ALLOW_RUNTIME_LORA_UPDATING="True")
-    # Its interpreter is another one, and has nothing to find here.
-    environment.pop("PYTHONPATH", None)
-    environment.pop("VIRTUAL_ENV", None)
+    for name in _OURS:
+        environment.pop(name, None)
     if options.gpu is not None:
         visible = environment.get("CUDA_VISIBLE_DEVICES", "")
         names = visible.split(",") if visible else []

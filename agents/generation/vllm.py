@@ -119,9 +119,10 @@ class VllmEngine:
         self._changes = 0
         self._prefix = f"turngrad-{secrets.token_hex(6)}"
         own = Path(tempfile.mkdtemp(prefix="turngrad-vllm-"))
-        self._adapters = Path(config.adapter_dir).absolute() if config.adapter_dir else own
+        shared = Path(config.adapter_dir).absolute() if config.adapter_dir else own
+        self._adapters = shared / self._prefix
         process = None if config.server else _start(config, policy, own)
-        self._finalizer = weakref.finalize(self, _clear, process, own)
+        self._finalizer = weakref.finalize(self, _clear, process, own, self._adapters)
         url = config.server if process is None else process.url
         self.server = VllmServer(url, config.timeout_s, config.concurrency)
         self.model = self.server.base_model
@@ -278,7 +279,8 @@ def _base_source(policy: SearchPolicy, folder: Path) -> str:
     return str(folder)
 
 
-def _clear(process: VllmProcess | None, folder: Path) -> None:
+def _clear(process: VllmProcess | None, *folders: Path) -> None:
     if process is not None:
         process.stop()
-    shutil.rmtree(folder, ignore_errors=True)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

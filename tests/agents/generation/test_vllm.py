@@ -122,12 +122,15 @@ def test_t7_the_adapter_goes_out_when_it_has_changed_and_only_then(server, polic
     ]
 
 
-def test_no_name_is_used_twice_even_by_another_run(server, policy) -> None:
+def test_no_name_is_used_twice_even_by_another_run(server, policy, tmp_path) -> None:
     """vLLM finds cached prefixes by name: a server that stays must never see one again."""
     for _ in range(2):
-        engine = connected(server, policy)
+        engine = connected(server, policy, adapter_dir=str(tmp_path / "shared"))
         play(engine, GREEDY)
+        folder = Path(server.loaded[engine.model])
+        assert tmp_path in folder.parents and folder.exists()
         engine.close()
+        assert not folder.exists()
     assert len(set(server.history)) == 2
 
 
@@ -268,12 +271,16 @@ class TestProcess:
         command.chmod(0o755)
         return ServerOptions(str(command), "model", "float32", 12, None, ("--more", "1"))
 
-    def test_it_is_started_with_the_flags_that_keep_the_distribution(self, tmp_path) -> None:
+    def test_it_is_started_with_the_flags_that_keep_the_distribution(
+        self, tmp_path, monkeypatch
+    ) -> None:
+        monkeypatch.setenv("WORLD_SIZE", "2")
         script = (
             "import http.server, os, pathlib, sys\n"
             "pathlib.Path(__file__).with_name('argv').write_text(' '.join(sys.argv[1:]))\n"
             "pathlib.Path(__file__).with_name('pid').write_text(str(os.getpid()))\n"
             "assert os.environ['VLLM_ALLOW_RUNTIME_LORA_UPDATING'] == 'True'\n"
+            "assert 'WORLD_SIZE' not in os.environ\n"
             "class Handler(http.server.BaseHTTPRequestHandler):\n"
             "    def do_GET(self):\n"
             "        self.send_response(200), self.end_headers()\n"

@@ -229,7 +229,8 @@ def run(engine: VllmEngine, tmp_path_factory) -> Path:
     file = runs.config_file(
         home,
         run={"steps": 2, "save_every": 1},
-        model={"name": "embedded", "lora_rank": 8, "lora_alpha": 16},
+        # As in the quickstart: adapters in the last layers alone.
+        model={"name": "embedded", "lora_rank": 8, "lora_alpha": 16, "lora_last_layers": 10},
         engine={"name": "vllm", "server": engine.server._url, "max_tokens": 12},
         rollout={"questions_per_step": 2, "group_size": 2},
         optimizer={"lr": 0.001},
