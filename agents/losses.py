@@ -27,6 +27,11 @@ class Terms:
     clipped: Tensor
     unclipped: Tensor | None = None
 
+    def times(self, weights: Tensor) -> "Terms":
+        """Each token's loss, and its share of what a clip removes, times a constant (B, T)."""
+        unclipped = None if self.unclipped is None else self.unclipped * weights
+        return Terms(self.per_token * weights, self.clipped, unclipped)
+
 
 def clipped_surrogate(
     ratios: Tensor, advantages: Tensor, low: float, high: float, dual: float | None = None

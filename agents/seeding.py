@@ -22,6 +22,7 @@ class Draw(IntEnum):
     CRITIC = 6
     THOMPSON = 7
     TRANSCRIPTS = 8
+    TURN = 9
 
 
 def derive(seed: int, purpose: Draw, *path: int) -> int:

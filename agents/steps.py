@@ -7,7 +7,7 @@ from retrieval.errors import RetrievalError
 
 from . import processes
 from .config import RunOptions
-from .engine import DivergedError
+from .engine import DivergedError, EngineError
 from .guard import Alarm
 from .interruption import Interrupts
 from .rollback import Guard
@@ -38,7 +38,7 @@ def run_steps(
                 # What the guard went back to, it has saved.
                 if not undone and (step % options.save_every == 0 or step == options.steps):
                     saver.save(step)
-    except (KeyboardInterrupt, RetrievalError, processes.FailedElsewhere):
+    except (KeyboardInterrupt, RetrievalError, EngineError, processes.FailedElsewhere):
         if interrupts.whole:
             saver.save_finished()
         raise

@@ -14,6 +14,7 @@ from retrieval.errors import InputError, RetrievalError
 from . import command_line, preflight, processes, wandb_run
 from .assembly import build_parts
 from .config import TRAIN_LAYOUT, RunConfig
+from .engine import EngineError
 from .interruption import Interrupts
 from .rollback import CollapseError
 from .run_report import write_run_report
@@ -26,8 +27,9 @@ def main(argv: Sequence[str]) -> int:
     """Run the command.
 
     Returns:
-        The exit status: 0; 1 if retrieval or another process failed, or the folder cannot be
-        written to; 2 for bad input; 3 if the guard gave up; 130 after Ctrl-C, 143 after SIGTERM.
+        The exit status: 0; 1 if retrieval, the engine or another process failed, or the folder
+        cannot be written to; 2 for bad input; 3 if the guard gave up; 130 after Ctrl-C, 143 after
+        SIGTERM.
     """
     folder: list[Path] = []  # once there is a run to go on with
     try:
@@ -47,17 +49,16 @@ def main(argv: Sequence[str]) -> int:
         return _fail(f"error: {error}", 2)
     except RetrievalError as error:
         return _fail(f"retrieval failed: {error}", 1)
+    except EngineError as error:
+        return _fail(f"generation failed: {error}; {_remedy(folder)}", 1)
     except WriteError as error:
         return _fail(f"{error}; free space or make it writable, then {_remedy(folder)}", 1)
     except CollapseError as error:
         return _fail(str(error), 3)
     except KeyboardInterrupt as error:
         return _fail(f"interrupted; {_remedy(folder)}", getattr(error, "status", 130))
-    if summary is not None:
-        print(_table(summary))
     if first:
-        _report(folder[0])
-        print(f"run folder: {folder[0]}")
+        _tell(summary, folder[0])
     return 0
 
 
@@ -88,12 +89,15 @@ def _train(
     return train(parts, start, command, interrupts)
 
 
-def _report(folder: Path) -> None:
-    """What is wrong with a report must not make a run that has ended look failed."""
+def _tell(summary: dict[str, Any] | None, folder: Path) -> None:
+    """What came of a run. A report that cannot be made does not make it look failed."""
+    if summary is not None:
+        print(_table(summary))
     try:
         print(f"report: {write_run_report(folder)}")
     except InputError as error:
         print(f"train.py: no report: {error}", file=sys.stderr)
+    print(f"run folder: {folder}")
 
 
 def _read(argv: Sequence[str]) -> tuple[RunConfig, Namespace]:

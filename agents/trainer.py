@@ -197,6 +197,8 @@ class Trainer:
             batch.input_ids, mask, self.options.temperature, bool(penalty.entropy)
         )
         terms = loss(logprobs, batch, signal.advantages)
+        if batch.corrections is not None:
+            terms = terms.times(batch.corrections)
         if self.algorithm.normaliser is not None:
             removed.add(terms, weights, mask)
         per_token = terms.per_token

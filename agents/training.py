@@ -16,6 +16,7 @@ from . import command_line, metrics, processes
 from .algorithms import sft
 from .assembly import Parts
 from .batching import to_batch
+from .correction import correct
 from .engine import Sampling
 from .evaluation import batch_metrics
 from .exchange import gather_trajectories
@@ -32,7 +33,7 @@ from .starting import Start
 from .steps import run_steps
 from .token_transcripts import TokenTranscripts, choose, place
 from .trainer import StepOptions, Trainer
-from .types import Trajectory
+from .types import Batch, Trajectory
 from .wandb_run import WandbRun
 from .writing import clear_scratch, writing_to
 
@@ -177,7 +178,7 @@ def train_step(
         trajectories, chosen = play_step(parts, step)
         kept = _kept(parts, chosen, f"step {step}")
     played = time.monotonic()
-    batch = to_batch(kept, parts.policy.pad_id)
+    batch, mismatch = _corrected(parts, trainer, to_batch(kept, parts.policy.pad_id))
     watched = choose(len(kept), config.run.token_transcripts, config.run.seed, step)
     transcripts = TokenTranscripts(watched)
     seed = derive(config.run.seed, Draw.MINIBATCHES, step)
@@ -186,14 +187,17 @@ def train_step(
     working = usable(trajectories)
     generated = sum(t.num_action_tokens for t in working)
     line: dict[str, float | None] = {
-        # Absent without a critic, and without a normaliser.
+        # Absent without a critic, without a normaliser, and where the engine is exact.
         "value_loss": None,
         "clip_norm": None,
+        "sampler_mismatch": None,
+        "importance_capped": None,
         **batch_metrics(working),
         **update,
         "repeat_rate": repeat_rate(turn.action_ids for t in working for turn in t.turns),
         "episodes": len(trajectories),
         "trained_episodes": len(kept),
+        **mismatch,
         "infra_errors": len(trajectories) - len(working),
         "dropped_episodes": len(working) - len(kept),
         "generated_tokens_per_s": generated / (played - started),
@@ -209,6 +213,16 @@ def train_step(
         if log is not None:
             log.write(step, line, trajectories, tokens)
     return line
+
+
+def _corrected(parts: Parts, trainer: Trainer, batch: Batch) -> tuple[Batch, dict[str, float]]:
+    """What to train on, and how far the engine was from the policy if it is not exactly that."""
+    cap = parts.rollout.engine.importance_cap
+    if cap is None:
+        return batch, {}
+    batch = batch.to(parts.policy.device)
+    corrected = correct(batch, trainer.logprobs(batch), cap)
+    return corrected.batch, corrected.metrics
 
 
 def _kept(parts: Parts, trajectories: Sequence[Trajectory], where: str) -> list[Trajectory]:

@@ -87,6 +87,8 @@ class Batch:
         ref_logprobs: (B, T) float under the reference policy, or None.
         values: (B, T) float, the critic's value of the state before an action token, or None.
         penalties: (B, T) float, taken off the reward at each action token, or None.
+        corrections: (B, T) float, weight of each action token's loss where the sampler was not
+            exactly the policy (agents/correction.py), or None.
     """
 
     input_ids: Tensor
@@ -100,6 +102,7 @@ class Batch:
     ref_logprobs: Tensor | None = None
     values: Tensor | None = None
     penalties: Tensor | None = None
+    corrections: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Check the shape legend."""
@@ -108,7 +111,7 @@ class Batch:
             self._expect(name, (rows, tokens))
         for name in ("group_ids", "strata"):
             self._expect(name, (rows,))
-        for name in ("ref_logprobs", "values", "penalties"):
+        for name in ("ref_logprobs", "values", "penalties", "corrections"):
             if getattr(self, name) is not None:
                 self._expect(name, (rows, tokens))
         if self.rewards.ndim != 2 or self.rewards.shape[0] != rows:

@@ -18,6 +18,7 @@ from retrieval.errors import InputError
 from ..engine import DivergedError, Engine, Sample, Sampling
 from ..kv_cache import RowCache
 from ..policy import SearchPolicy
+from ..turn_end import TurnEnd
 
 READ_TOKENS = 2048  # tokens read in one forward pass, padding included: bounds activations
 BLOCK = 256  # tokens of the vocabulary whose probabilities are summed up first
@@ -36,6 +37,8 @@ def build(config: Config, policy: SearchPolicy) -> Engine:
 
 class HFEngine:
     """Samples from a `SearchPolicy` in this process."""
+
+    importance_cap: float | None = None  # the same weights in the same arithmetic
 
     def __init__(self, policy: SearchPolicy) -> None:
         self.policy = policy
@@ -246,24 +249,15 @@ def _below(values: Tensor, limit: Tensor) -> Tensor:
 
 
 class _TurnSoFar:
-    """A turn being sampled; it watches for the end on the pieces of the sampled ids."""
+    """A turn being sampled."""
 
     def __init__(self, policy: SearchPolicy, sampling: Sampling) -> None:
         self.ids: list[int] = []
         self.logprobs: list[float] = []
         self.ended = False
-        self._policy = policy
-        self._sampling = sampling
-        self._tail = ""
-        self._keep = max((len(stop) for stop in sampling.stop), default=1) - 1
+        self._end = TurnEnd(policy, sampling)
 
     def add(self, token: int, logprob: float) -> None:
         self.ids.append(token)
         self.logprobs.append(logprob)
-        text = self._tail + self._policy.piece(token)
-        self.ended = (
-            token in self._policy.end_ids
-            or len(self.ids) == self._sampling.max_tokens
-            or any(stop in text for stop in self._sampling.stop)
-        )
-        self._tail = text[-self._keep :] if self._keep else ""
+        self.ended = self._end.reached(token)

@@ -106,6 +106,8 @@ class ScriptedEngine:
     It keeps what it was given to read and what it wrote, and draws log-probabilities of its own.
     """
 
+    importance_cap = None
+
     def __init__(self, write: Callable[[int, int], Sequence[int]]) -> None:
         self.write = write
         self.sessions: list[ScriptedSession] = []
@@ -158,6 +160,7 @@ class Recorder:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.importance_cap = engine.importance_cap
         self.read: list[list[tuple[int, ...]]] = []
         self.written: list[list[Sample]] = []
 

@@ -20,6 +20,8 @@ from agents.checkpoint import (
     save_checkpoint,
 )
 from agents.critic import Critic
+from agents.engine import Sampling
+from agents.generation.hf import HFEngine
 from agents.models import load_base
 from agents.policy import LoraOptions, SearchPolicy
 from retrieval.errors import InputError
@@ -69,6 +71,26 @@ def test_peft_opens_it(trained) -> None:
         assert torch.equal(opened(input_ids=IDS).logits, logits(policy))
         with opened.disable_adapter():
             assert not torch.equal(opened(input_ids=IDS).logits, logits(policy))
+
+
+def test_peft_alone_gives_the_same_greedy_answers(trained) -> None:
+    """On 20 questions, through `generate` of a plain `PeftModel`."""
+    policy, _, saved = trained
+    base, tokenizer = load_base("tiny", torch.float32, torch.device("cpu"))
+    opened = peft.PeftModel.from_pretrained(base, saved)
+    prompts = [policy.encode(question.prompt) for question in builds.world().questions[:20]]
+    session = HFEngine(policy).open(prompts, 1, Sampling(8, 0.0, (), 0))
+    answers = session.turn(dict.fromkeys(range(20), ()))
+    assert len({answer.ids for answer in answers.values()}) > 10
+    for row, prompt in enumerate(prompts):
+        told = opened.generate(
+            input_ids=torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
+            do_sample=False,
+            max_new_tokens=8,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+        assert tuple(told[0, len(prompt) :].tolist()) == answers[row].ids
 
 
 def test_the_folder_holds_an_adapter_and_no_pickle(trained) -> None:
