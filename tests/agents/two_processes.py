@@ -49,6 +49,7 @@ def agreement(step: int | None) -> str:
 
 
 def together(out: Path, run: str) -> Any:
+    processes.join()
     rank = processes.rank()
     mine = builds.random_trajectories(3 + rank, seed=rank)
     numbers = torch.full((2,), rank + 1.0)
@@ -72,6 +73,7 @@ def together(out: Path, run: str) -> Any:
 
 
 def updates(out: Path, run: str) -> Any:
+    processes.join()
     found = {}
     for name, case in process_cases.CASES.items():
         weights, metrics = process_cases.update(case)
@@ -81,13 +83,13 @@ def updates(out: Path, run: str) -> Any:
 
 
 def killed(out: Path, run: str) -> Any:
+    processes.join()
     if processes.rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return outcome(lambda: None)
 
 
 def resumed(out: Path, run: str) -> Any:
-    processes.leave()
     return main(["--resume", run])
 
 
@@ -97,9 +99,9 @@ JOBS = (together, updates, resumed, killed)
 def work(job: Callable[[Path, str], Any], rank: int, out: Path, run: str) -> None:
     """In a child: do the job and end, without what the parent would do at its end."""
     status = 1
+    signal.alarm(900)  # whatever waits for ever ends here, when nobody looks after it any more
     try:
         os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-        processes.join()
         found = job(out, run)
         (out / f"{job.__name__}-{rank}.json").write_text(json.dumps(found))
         status = 0
