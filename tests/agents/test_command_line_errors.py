@@ -14,9 +14,12 @@ from agents.config import EVAL_LAYOUT, TRAIN_LAYOUT, CorpusOptions
 from retrieval import plugins
 from retrieval.errors import InputError
 
-LAYOUT_KEYS = "algorithm, dataset, engine, env, evaluation, model, optimizer, penalty, prompt, "
+LAYOUT_KEYS = (
+    "algorithm, dataset, engine, env, evaluation, guard, model, optimizer, penalty, prompt, "
+)
 LAYOUT_KEYS += "retriever, rollout, run, sampling, warm_start"
-RUN_KEYS = "run.dir, run.save_every, run.seed, run.steps"
+RUN_KEYS = "run.dir, run.keep_checkpoints, run.save_every, run.seed, run.steps, "
+RUN_KEYS += "run.token_transcripts, run.wandb"
 
 
 def refusal(*argv: str, layout: Any = TRAIN_LAYOUT) -> str:

@@ -114,6 +114,15 @@ def test_the_end_of_the_lines_leaves_on_a_line_of_its_own() -> None:
     assert len(player.episodes) == 1
 
 
+@pytest.fixture
+def _terminal() -> Iterator[None]:
+    """Ctrl-C as Python takes it from a terminal; pytest's worker processes ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_terminal")
 def test_ctrl_c_gives_one_question_up() -> None:
     player = Player(SEARCH, ANSWER)
 
@@ -132,6 +141,7 @@ def test_ctrl_c_gives_one_question_up() -> None:
     assert [episode.question.text for episode in player.episodes] == ["Two?"]
 
 
+@pytest.mark.usefixtures("_terminal")
 def test_ctrl_c_at_the_prompt_leaves() -> None:
     def lines() -> Iterator[str]:
         yield "One?\n"

@@ -127,13 +127,14 @@ def test_rollouts_that_cannot_grow_end_in_half_a_line(
 ) -> None:
     """The disk's limit as an error, and as a kill in the middle of a line."""
     changes: dict[str, Any] = {
-        "run": {"steps": 8, "save_every": 1},
+        "run": {"steps": 8, "save_every": 1, "token_transcripts": 0},
         "warm_start": {"steps": 0},
         "optimizer": {"name": "sgd", "lr": 0.5},  # whose moments would be larger than the rollouts
         "evaluation": {"questions": 1},
     }
     whole = Whole(server, tmp_path / "whole", **changes)
     sizes = {path.name: path.stat().st_size for path in whole.folder.rglob("*") if path.is_file()}
+    del sizes["report.html"]  # made when the run has ended, at the end without a limit
     limit = sizes.pop("rollouts.jsonl") * 3 // 4
     assert limit > max(sizes.values())
     run, log = tmp_path / "run", tmp_path / "log"

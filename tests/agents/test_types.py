@@ -16,7 +16,8 @@ PER_ROW = ("rewards", "group_ids", "strata")
 
 def batch(rows: int = 6) -> Batch:
     made = builds.double(to_batch(builds.random_trajectories(rows, seed=2), 1))
-    return replace(made, values=made.ref_logprobs * 2, penalties=made.ref_logprobs * 3)
+    values, penalties, corrections = (made.ref_logprobs * factor for factor in (2, 3, 4))
+    return replace(made, values=values, penalties=penalties, corrections=corrections)
 
 
 def test_a_turns_ids_and_logprobs_agree_in_number() -> None:
