@@ -12,7 +12,7 @@ import pytest
 from tests.agents import runs
 from tests.agents.forks import Forks
 
-STEPS, GROUPS, SIZE = 600, 2, 4
+STEPS, GROUPS, ROUNDS, SIZE = 600, 2, 2, 4
 ENGINE = '''"""The policy's engine, but for the first turn of half the episodes, which searches."""
 from dataclasses import dataclass
 from agents.engine import Sample
@@ -53,14 +53,15 @@ def test_every_episode_is_accounted_for(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "long_plugs").mkdir()
     (tmp_path / "long_plugs" / "engine.py").write_text(ENGINE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    nan = [group for step in BAD_STEPS for group in (2 * step - 2, 2 * step - 1)]
+    ids = GROUPS * ROUNDS  # of each step, whether or not it draws twice
+    nan = [group for step in BAD_STEPS for group in range(ids * (step - 1), ids * step)]
     config = runs.config_file(
         tmp_path,
         run={"steps": STEPS, "save_every": 20, "keep_checkpoints": 2},
         engine={"name": "long_plugs.engine", "max_tokens": 8},
         retriever={"name": "tests.agents.faulty_bm25", "share": 0.3},
         rollout={"questions_per_step": GROUPS, "group_size": SIZE},
-        sampling={"name": "dynamic", "rounds": 2},
+        sampling={"name": "dynamic", "rounds": ROUNDS},
         algorithm={"name": "tests.agents.faulty_grpo", "nan": nan},
         penalty={"name": "none"},
         guard={"window": 5, "lr_factor": 0.9, "max_rollbacks": 3},
