@@ -17,7 +17,7 @@ from retrieval.errors import InputError, RetrievalError
 from . import command_line
 from .assembly import Parts, build_parts
 from .config import TRAIN_LAYOUT, RunConfig
-from .engine import Sampling
+from .engine import EngineError, Sampling
 from .finding import Finding
 from .mask_view import show_mask
 from .playing import STOP
@@ -96,7 +96,7 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
     """A check that breaks is a finding too, and the others still run."""
     try:
         return check()
-    except (InputError, RetrievalError) as error:
+    except (InputError, RetrievalError, EngineError) as error:
         return Finding(str(error), "mend what the message names, and run the doctor again")
     except Exception as error:  # a plug-in may raise anything
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
