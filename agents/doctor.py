@@ -8,6 +8,7 @@ that it is green, or what to do.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 
 from jsonargparse import ArgumentParser
 
@@ -40,7 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     try:
         values, _ = command_line.parse(parser, TRAIN_LAYOUT, arguments, {})
-        parts = build_parts(RunConfig(**values))
+        config = RunConfig(**values)
+        memory = check_memory(config)  # of what is free before the model is there
+        parts = build_parts(config)
     except InputError as error:
         print(f"doctor: error: {error}", file=sys.stderr)
         return 2
@@ -49,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     colour = sys.stdout.isatty()
     green = True
-    for name, finding in examine(parts, colour):
+    for name, finding in chain(examine(parts, colour), [("memory", memory)]):
         green &= finding.green
         print(_report(name, finding, colour), flush=True)
     print("all is green" if green else "not all is green: see the remedies above")
@@ -57,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def examine(parts: Parts, colour: bool = False) -> Iterator[tuple[str, Finding]]:
-    """Every check with its finding, as they are made; prints the mask of one episode."""
+    """Every check of the built parts with its finding; prints the mask of one episode."""
     played: list[Trajectory] = []
 
     def play() -> Finding:
@@ -78,7 +81,6 @@ def examine(parts: Parts, colour: bool = False) -> Iterator[tuple[str, Finding]]
         "adapter delivery": lambda: check_adapters(parts),
         "reward": lambda: check_reward(parts),
         "retriever": lambda: check_retriever(parts),
-        "memory": lambda: check_memory(parts),
     }
     for name, check in checks.items():
         yield name, _guarded(check)

@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 
 from envs.types import Question
-from retrieval.estimate import memory_free
 
 from .assembly import Parts
 from .batching import to_batch
+from .config import RunConfig
 from .engine import Sampling
 from .finding import Finding
 from .playing import STOP
 from .policy import POLICY, SearchPolicy
+from .preflight import GB, needs, remedies, this_device
 from .prompts import Framing
 from .starting import begin
 from .types import Trajectory
@@ -28,7 +29,6 @@ MOST_APART = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (1.0, 0.1)}
 _SPREADS = (0.05, 0.2, 0.8)
 _FAR = 5.0
 _TOKENS = 16
-_GIB = 2**30
 _THOUGHT = "<think>I look it up.</think>"
 
 
@@ -146,38 +146,23 @@ def check_adapters(parts: Parts) -> Finding:
     )
 
 
-def check_memory(parts: Parts) -> Finding:
-    """What the run will hold besides what it holds now, against what is free."""
-    policy, config = parts.policy, parts.config
-    weights = sum(p.numel() * p.element_size() for p in policy.model.parameters())
-    # A gradient and Adam's two moments.
-    learning = sum(3 * p.numel() * p.element_size() for p in policy.trainable_parameters())
-    cache = _cache_bytes(parts)
-    if policy.device.type == "cuda":
-        free = torch.cuda.mem_get_info(policy.device)[0]
-    else:
-        free = memory_free()
+def check_memory(config: RunConfig) -> Finding:
+    """T24: what the run takes at its worst moment, against its device; to ask before it is built.
+
+    Raises:
+        InputError: No such model or device.
+    """
+    device = this_device(config)
+    needed = needs(config, device)
     said = (
-        f"weights {weights / _GIB:.2f} GiB (loaded), optimiser {learning / _GIB:.2f}, key-value "
-        f"cache up to {cache / _GIB:.2f}; free {free / _GIB:.1f}"
+        f"{needed.least / GB:.2f} GB all the time and {needed.peak / GB:.2f} GB at most, of "
+        f"{device.memory / GB:.2f} GB ({device.name})"
     )
-    if learning + cache < free:
+    if needed.peak <= device.memory:
         return Finding(said)
-    lower = f"engine.max_episodes (now {config.engine.options.max_episodes})"
-    return Finding(said, f"lower {lower}, env.max_context_tokens or env.max_turns")
-
-
-def _cache_bytes(parts: Parts) -> int:
-    """Keys and values of as many episodes as are played at once, each as long as it may become."""
-    env, engine, rollout = parts.config.env, parts.config.engine.options, parts.config.rollout
-    text = parts.policy.model.config.get_text_config()
-    head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    a_token = 2 * text.num_hidden_layers * text.num_key_value_heads * head
-    prompt = len(parts.rollout.framing.prompt_ids(parts.questions[0]))
-    longest = prompt + env.max_turns * (engine.max_tokens + env.max_observation_tokens)
-    tokens = min(longest, env.max_context_tokens or longest, parts.policy.max_positions)
-    rows = min(engine.max_episodes, rollout.questions_per_step * rollout.group_size)
-    return a_token * tokens * rows * _dtype(parts.policy).itemsize
+    flags = remedies(config, device)
+    smaller = "choose a smaller model or another machine; train.py --dry-run shows the estimate"
+    return Finding(said, " ".join(flags) if flags else smaller)
 
 
 @contextmanager

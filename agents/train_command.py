@@ -86,18 +86,27 @@ def _train(
         if processes.rank() == 0:
             _prepare_folder(config, flags.overwrite and not resumed)
     folder.append(parts.folder)
-    return train(parts, start, command, interrupts)
+    try:
+        return train(parts, start, command, interrupts)
+    except CollapseError:
+        if processes.rank() == 0:
+            _report(parts.folder)  # the curves that it gave up for
+        raise
 
 
 def _tell(summary: dict[str, Any] | None, folder: Path) -> None:
     """What came of a run. A report that cannot be made does not make it look failed."""
     if summary is not None:
         print(_table(summary))
+    _report(folder)
+    print(f"run folder: {folder}")
+
+
+def _report(folder: Path) -> None:
     try:
         print(f"report: {write_run_report(folder)}")
     except InputError as error:
         print(f"train.py: no report: {error}", file=sys.stderr)
-    print(f"run folder: {folder}")
 
 
 def _read(argv: Sequence[str]) -> tuple[RunConfig, Namespace]:

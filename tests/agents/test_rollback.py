@@ -149,6 +149,7 @@ def test_it_gives_up_cleanly_and_goes_on_when_it_is_allowed_more(
     # What eval.py takes, the newest checkpoint, is the good one again.
     assert equal_tensors(adapter(folder, 6), adapter(folder, 2))
     assert not (folder / "summary.json").exists()
+    assert "gave up" in (folder / "report.html").read_text(encoding="utf-8")
     before = runs.contents(folder)
     result = runs.call(capsys, main, "--resume", folder)
     assert (result.status, result.err.splitlines()[-1]) == (3, said)
