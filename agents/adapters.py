@@ -6,6 +6,7 @@ from peft import LoraConfig
 from transformers import PreTrainedModel
 
 from .compatibility import check_adapters
+from .model_options import ModelOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,16 @@ class LoraOptions:
     alpha: int
     target_modules: tuple[str, ...]
     last_layers: int
+
+
+def lora_options(model: ModelOptions) -> LoraOptions:
+    """Those of the policy's adapters."""
+    return LoraOptions(
+        rank=model.lora_rank,
+        alpha=model.lora_alpha,
+        target_modules=model.lora_target_modules,
+        last_layers=model.lora_last_layers,
+    )
 
 
 def lora_config(base: PreTrainedModel, options: LoraOptions) -> LoraConfig:

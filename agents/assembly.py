@@ -16,6 +16,7 @@ from retrieval.errors import InputError
 from retrieval.isolate import Isolated
 from retrieval.types import Retriever
 
+from .adapters import lora_options
 from .algorithm import Algorithm, ValueFunction
 from .checkpoint import load_adapter
 from .command_line import Plugin
@@ -24,7 +25,7 @@ from .critic import Critic
 from .devices import resolve_device, resolve_dtype
 from .models import load_base
 from .playing import PlayOptions, build_rollout, check_samples_tokens
-from .policy import LoraOptions, SearchPolicy
+from .policy import SearchPolicy
 from .rollout import Rollout
 from .sampler import Sampler
 from .seeding import Draw, derive
@@ -93,18 +94,12 @@ def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
     device = resolve_device(options.device)
     dtype = resolve_dtype(options.dtype, device)
     base, tokenizer = load_base(options.name, dtype, device, options.quantization)
-    lora = LoraOptions(
-        rank=options.lora_rank,
-        alpha=options.lora_alpha,
-        target_modules=options.lora_target_modules,
-        last_layers=options.lora_last_layers,
-    )
     with torch.random.fork_rng():
         torch.manual_seed(derive(seed, Draw.ADAPTER))
         with warnings.catch_warnings():
             # peft asks transformers in words that will go; nothing for who runs a command.
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
-            policy = SearchPolicy.with_lora(base, tokenizer, lora)
+            policy = SearchPolicy.with_lora(base, tokenizer, lora_options(options))
     if options.gradient_checkpointing:
         policy.recompute_activations()
     if options.adapter is not None:
@@ -115,12 +110,11 @@ def build_policy(options: ModelOptions, seed: int) -> SearchPolicy:
 def build_critic(policy: SearchPolicy, value: ValueFunction, config: RunConfig) -> Critic:
     """The critic that an algorithm asks for, drawn from the run's seed."""
     model = config.model
-    options = LoraOptions(
+    options = replace(
+        lora_options(model),
         rank=value.rank,
         # The policy's scale, alpha / rank.
         alpha=max(1, round(model.lora_alpha * value.rank / model.lora_rank)),
-        target_modules=model.lora_target_modules,
-        last_layers=model.lora_last_layers,
     )
     with torch.random.fork_rng():
         torch.manual_seed(derive(config.run.seed, Draw.CRITIC))

@@ -6,7 +6,6 @@ chooses, and errors of one line that name the key and the valid ones.
 
 import argparse
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,8 @@ from jsonargparse import ArgumentParser, Namespace
 from retrieval import plugins
 from retrieval.errors import InputError
 from retrieval.parser_errors import explain
+
+from . import yaml_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +63,6 @@ class Plugin:
         return self.module.build(self.config, *args)
 
 
-# jsonargparse takes 1e5 for a number; YAML 1.1, and so PyYAML, for a string. Both must agree, or a
-# string "1e5" would not come back.
-_EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads numbers as jsonargparse does."""
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes the strings that jsonargparse would take for numbers."""
-
-
-for _kind in (_Loader, _Dumper):
-    _kind.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
-
 Layout = Mapping[str, type | Slot]
 _NO_KEYS = frozenset({"help", "config", "print_config", "print_shtab"})
 
@@ -108,7 +93,7 @@ def parse(
         _add_section(parser, section, kind, names)
     # As the first file, not as the parser's defaults: those it would neither check nor convert.
     below = _unchanged(defaults, layout, names)
-    first = ["--config", yaml.dump(below, Dumper=_Dumper)] if below else []
+    first = ["--config", yaml_text.dump(below)] if below else []
     try:
         namespace = parser.parse_args([*first, *argv])
     except (argparse.ArgumentError, TypeError, ValueError) as error:
@@ -248,7 +233,7 @@ def read_yaml(path: Path, layout: Layout) -> dict[str, Any]:
         InputError: Missing, unreadable, malformed, or not of that shape.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        content = yaml_text.load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"config: cannot read {path}: {error.strerror}; check the path") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -272,7 +257,7 @@ def sections(config: Any) -> dict[str, Any]:
 
 def to_yaml(values: Mapping[str, Any]) -> str:
     """The resolved configuration; `parse` of it gives equal values."""
-    return yaml.dump(plain(values), Dumper=_Dumper, sort_keys=False)
+    return yaml_text.dump(plain(values))
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

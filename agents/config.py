@@ -8,6 +8,7 @@ it.
 from dataclasses import dataclass, field
 
 from envs.limits import MIN_OBSERVATION_TOKENS
+from retrieval.errors import InputError
 
 from . import bounds
 from .command_line import Plugin, Slot
@@ -224,6 +225,14 @@ class RunConfig:
     guard: GuardOptions
     warm_start: WarmStartOptions
     evaluation: EvaluationOptions
+
+    def __post_init__(self) -> None:
+        most, size = self.engine.options.max_episodes, self.rollout.group_size
+        if most < size:
+            raise InputError(
+                f"engine.max_episodes is {most}; give at least rollout.group_size, {size}: a group "
+                "is played together"
+            )
 
 
 DATASET = Slot("envs.datasets", "atlas")

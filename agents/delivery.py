@@ -73,7 +73,7 @@ def check_delivery(policy: SearchPolicy, turns: Sequence[Spoken], temperature: f
             f"probabilities ({told}); check that the server reads engine.adapter_dir and was "
             "started with --enable-lora"
         )
-    tolerance = TOLERANCES[_dtype(policy)]
+    tolerance = TOLERANCES[policy.dtype]
     # Written so that a NaN fails too.
     if not (mean <= tolerance.mean and largest <= tolerance.largest):
         raise EngineError(
@@ -98,7 +98,3 @@ def _gaps(policy: SearchPolicy, turns: Sequence[Spoken], temperature: float) -> 
     mask = mask.to(policy.device)
     own, _ = policy.logprobs(ids.to(policy.device), mask, temperature)
     return (own - sampled.to(policy.device))[mask].abs()
-
-
-def _dtype(policy: SearchPolicy) -> torch.dtype:
-    return next(iter(policy.base_state().values())).dtype

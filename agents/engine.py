@@ -16,6 +16,13 @@ from .seeding import Draw, derive
 class DivergedError(InputError):
     """The policy's probabilities are not numbers: there is nothing to sample from."""
 
+    def __init__(self) -> None:
+        """Say so, and what to do."""
+        super().__init__(
+            "the policy's probabilities are not numbers: training has diverged; lower optimizer.lr "
+            "or go on from an earlier checkpoint"
+        )
+
 
 class EngineError(RuntimeError):
     """An engine outside this process failed, or does not sample from the policy."""

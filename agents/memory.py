@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .adapters import LoraOptions
+from .adapters import lora_options
 from .algorithm import Algorithm
 from .architecture import Architecture, architecture
 from .config import RunConfig
@@ -93,10 +93,7 @@ def estimate(config: RunConfig, dtype: torch.dtype, on_gpu: bool) -> Estimate:
         InputError: A model or LoRA options that `train.py` would refuse too.
     """
     model = config.model
-    lora = LoraOptions(
-        model.lora_rank, model.lora_alpha, model.lora_target_modules, model.lora_last_layers
-    )
-    sizes = architecture(model.name, lora)
+    sizes = architecture(model.name, lora_options(model))
     algorithm: Algorithm = config.algorithm.build()
     critic = 0
     if algorithm.value is not None:
@@ -108,8 +105,9 @@ def estimate(config: RunConfig, dtype: torch.dtype, on_gpu: bool) -> Estimate:
         *_trained(policy, critic, config.optimizer.name, algorithm.normaliser is not None),
     ]
     cache = _cache(config, sizes, context, dtype.itemsize)
-    # The engine keeps its cache from one step to the next.
-    training = [*cache[:1], *_training(config, sizes, context, dtype.itemsize)]
+    # On a CPU the engine keeps its cache from one step to the next.
+    kept = [] if on_gpu else cache[:1]
+    training = [*kept, *_training(config, sizes, context, dtype.itemsize)]
     sampling = [*cache, *_sampling(config, sizes, context, dtype.itemsize)]
     if on_gpu:
         always.append(Item("CUDA context", CUDA_CONTEXT, "allowed for, not measured"))
@@ -135,7 +133,7 @@ def context_tokens(config: RunConfig, positions: int) -> int:
 def rows(config: RunConfig) -> int:
     """The most episodes that are played at the same time, in training and evaluation."""
     most, size = config.engine.options.max_episodes, config.rollout.group_size
-    groups = min(max(1, most // size), config.rollout.questions_per_step)
+    groups = min(most // size, config.rollout.questions_per_step)
     return max(groups * size, min(most, config.evaluation.questions))
 
 

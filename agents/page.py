@@ -3,14 +3,17 @@
 `pages/page.html` and `pages/page.js` are what all reports share; a report adds a body and a script.
 """
 
+import argparse
 import base64
 import gzip
 import json
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from retrieval.errors import InputError
 from retrieval.server.page import sources
 
 _PAGES = Path(__file__).parent / "pages"
@@ -58,6 +61,35 @@ class Page:
             packed = gzip.compress(data.encode(), mtime=0)
             data, packing = base64.b64encode(packed).decode(), "gzip"
         return self._head.replace("__PACKING__", packing) + data + self._tail
+
+
+def command(
+    module: str,
+    description: str | None,
+    folder: str,
+    write: Callable[[Path], object],
+    argv: Sequence[str] | None,
+) -> int:
+    """Run the command that makes a report of a folder; 2 for bad input.
+
+    Args:
+        module: Whose command it is.
+        description: For its help.
+        folder: What to give, in words, with an example.
+        write: Makes the report and returns where it is.
+        argv: The arguments; None for the process's.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    parser.add_argument("folder", nargs="*", help=f"One {folder}.")
+    given, unknown = parser.parse_known_args(argv)
+    try:
+        if unknown or len(given.folder) != 1:
+            raise InputError(f"give one {folder}, and nothing else")
+        print(write(Path(given.folder[0])))
+    except InputError as error:
+        print(f"{module.rpartition('.')[2]}: error: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 def embed(value: Any) -> str:

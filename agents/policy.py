@@ -110,6 +110,11 @@ class SearchPolicy:
         return self._head.weight.device
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Of the arithmetic: the output layer's, which no quantisation touches."""
+        return self._head.weight.dtype
+
+    @property
     def hidden_size(self) -> int:
         """H, the width of the states."""
         return self._head.weight.shape[1]

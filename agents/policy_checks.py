@@ -16,7 +16,7 @@ from .engine import Sampling
 from .finding import Finding
 from .playing import STOP
 from .policy import POLICY, SearchPolicy
-from .preflight import GB, needs, remedies, this_device
+from .preflight import in_words, needs, remedies, this_device
 from .prompts import Framing
 from .starting import begin
 from .types import Trajectory
@@ -154,10 +154,7 @@ def check_memory(config: RunConfig) -> Finding:
     """
     device = this_device(config)
     needed = needs(config, device)
-    said = (
-        f"{needed.least / GB:.2f} GB all the time and {needed.peak / GB:.2f} GB at most, of "
-        f"{device.memory / GB:.2f} GB ({device.name})"
-    )
+    said = in_words(needed, device)
     if needed.peak <= device.memory:
         return Finding(said)
     flags = remedies(config, device)
@@ -197,10 +194,5 @@ def _text(framing: Framing, ids: Sequence[int]) -> str:
     return text
 
 
-def _dtype(policy: SearchPolicy) -> torch.dtype:
-    """Of the arithmetic: the output layer's."""
-    return policy.model.get_output_embeddings().weight.dtype
-
-
 def _most_apart(policy: SearchPolicy) -> tuple[float, float]:
-    return MOST_APART.get(_dtype(policy), MOST_APART[torch.bfloat16])
+    return MOST_APART.get(policy.dtype, MOST_APART[torch.bfloat16])

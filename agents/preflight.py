@@ -67,6 +67,14 @@ def needs(config: RunConfig, device: Device) -> Estimate:
     return estimate(config, device.dtype, device.on_gpu)
 
 
+def in_words(needed: Estimate, device: Device) -> str:
+    """What is needed, and what there is."""
+    return (
+        f"{needed.least / GB:,.2f} GB all the time and {needed.peak / GB:,.2f} GB at most, of "
+        f"{device.memory / GB:,.2f} GB ({device.name})"
+    )
+
+
 def remedies(config: RunConfig, device: Device) -> list[str] | None:
     """What to set so that the run fits, at the least cost; None if nothing helps.
 
@@ -128,10 +136,7 @@ def check(config: RunConfig) -> str | None:
     found = needs(config, device)
     if found.peak <= device.memory:
         return None
-    what = (
-        f"{found.least / GB:,.2f} GB all the time and {found.peak / GB:,.2f} GB at most, of "
-        f"{device.memory / GB:,.2f} GB ({device.name}); {_advice(config, device)}"
-    )
+    what = f"{in_words(found, device)}; {_advice(config, device)}"
     if found.least > device.memory:
         raise InputError(f"model: this run needs {what}")
     return f"this run may need {what}; --dry-run shows the estimate"

@@ -3,7 +3,6 @@
 `python -m agents.report results/default` writes it anew.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from retrieval.errors import InputError
 from retrieval.rows import read_rows
 
 from .evaluation import summarize
-from .page import Page
+from .page import Page, command
 from .predictions import OUTCOMES, Prediction
 from .writing import write_text
 
@@ -179,17 +178,9 @@ def _by_dataset(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; 2 for bad input."""
-    parser = argparse.ArgumentParser(prog="python -m agents.report", description=__doc__)
-    parser.add_argument("folder", nargs="*", help="Results of eval.py, such as results/default.")
-    given, unknown = parser.parse_known_args(argv)
-    try:
-        if unknown or len(given.folder) != 1:
-            raise InputError("give one results folder, such as results/default, and nothing else")
-        print(write_report(Path(given.folder[0])))
-    except InputError as error:
-        print(f"report: error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return command(
+        "agents.report", __doc__, "results folder, such as results/default", write_report, argv
+    )
 
 
 if __name__ == "__main__":

@@ -61,8 +61,13 @@ class Rollout:
         Returns:
             len(questions) * G trajectories, the samples of a question side by side. Those whose
             retrieval failed have StopReason.RETRIEVAL_ERROR and must be left out of training.
+
+        Raises:
+            ValueError: A group of more than `max_episodes`.
         """
-        per_part = max(1, self.max_episodes // group_size)
+        per_part = self.max_episodes // group_size
+        if per_part == 0:
+            raise ValueError(f"a group of {group_size} is more than {self.max_episodes} episodes")
         trajectories: list[Trajectory] = []
         for start in range(0, len(questions), per_part):
             part = questions[start : start + per_part]

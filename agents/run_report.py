@@ -3,7 +3,6 @@
 `python -m agents.run_report runs/x` writes it anew, of a run that still goes on too.
 """
 
-import argparse
 import itertools
 import json
 import random
@@ -15,7 +14,7 @@ from typing import Any
 from retrieval.errors import InputError
 
 from .command_line import read_yaml
-from .page import Page
+from .page import Page, command
 from .predictions import OUTCOMES
 from .report import REPORT, Kind, checked, read_prediction, shown
 from .writing import write_text
@@ -167,17 +166,13 @@ def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; 2 for bad input."""
-    parser = argparse.ArgumentParser(prog="python -m agents.run_report", description=__doc__)
-    parser.add_argument("folder", nargs="*", help="A run's folder, such as runs/quickstart.")
-    given, unknown = parser.parse_known_args(argv)
-    try:
-        if unknown or len(given.folder) != 1:
-            raise InputError("give one run's folder, such as runs/quickstart, and nothing else")
-        print(write_run_report(Path(given.folder[0])))
-    except InputError as error:
-        print(f"run_report: error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return command(
+        "agents.run_report",
+        __doc__,
+        "run's folder, such as runs/quickstart",
+        write_run_report,
+        argv,
+    )
 
 
 if __name__ == "__main__":

@@ -143,10 +143,7 @@ class VllmServer:
                 f"{len(logprobs)} log-probabilities); see its log"
             )
         if not all(map(math.isfinite, logprobs)):
-            raise DivergedError(
-                "the policy's probabilities are not numbers: training has diverged; lower "
-                "optimizer.lr or go on from an earlier checkpoint"
-            )
+            raise DivergedError()
         return Completion(ids, logprobs)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:

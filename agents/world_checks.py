@@ -95,12 +95,11 @@ def check_retriever(parts: Parts) -> Finding:
 
 
 def _right(parts: Parts, question: Question) -> Episode:
-    """The expert's episode; the gold answer alone where there is no expert, or no search for it."""
-    answer = [f"<answer> {question.answers[0]} </answer>"]
-    if parts.demonstrate is None:
-        return _play(parts, question, answer)
+    """The expert's episode; the gold answer alone where its search fails."""
     episode = _play(parts, question, parts.demonstrate(question, False))
-    return _play(parts, question, answer) if failed(episode) else episode
+    if failed(episode):
+        return _play(parts, question, [f"<answer> {question.answers[0]} </answer>"])
+    return episode
 
 
 def _bad_turns(question: Question) -> list[str]:

@@ -49,10 +49,11 @@ class HFEngine:
         self, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling
     ) -> "HFSession":
         """Read every prompt once and make `group_size` rows of each; ends the session before."""
+        cache = self._cache
         if self.policy.device.type != "cpu":
-            # A GPU's allocator keeps the memory, for training too.
-            self._cache = RowCache(self.policy.num_layers, self.policy.device)
-        return HFSession(self.policy, self._cache, prompts, group_size, sampling)
+            # A GPU's allocator keeps the memory; training is to have it once the session is gone.
+            cache = RowCache(self.policy.num_layers, self.policy.device)
+        return HFSession(self.policy, cache, prompts, group_size, sampling)
 
 
 class HFSession:
@@ -230,10 +231,7 @@ def inverse_cdf(probabilities: Tensor, uniform: Tensor) -> Tensor:
     blocks = blocks.unflatten(1, (-1, BLOCK))
     ends = blocks.sum(-1).double().cumsum(-1)
     if not bool(ends[:, -1].isfinite().all()):
-        raise DivergedError(
-            "the policy's probabilities are not numbers: training has diverged; lower optimizer.lr "
-            "or go on from an earlier checkpoint"
-        )
+        raise DivergedError()
     target = _below(uniform[:, None] * ends[:, -1:], ends[:, -1:])
     block = torch.searchsorted(ends, target, right=True)
     inside = blocks.take_along_dim(block[:, :, None], dim=1)[:, 0].double().cumsum(-1)

@@ -259,7 +259,7 @@ def _start(config: Config, policy: SearchPolicy, folder: Path) -> VllmProcess:
     options = ServerOptions(
         executable=config.executable,
         model=_base_source(policy, folder / "base"),
-        dtype=str(next(iter(policy.base_state().values())).dtype).removeprefix("torch."),
+        dtype=str(policy.dtype).removeprefix("torch."),
         lora_rank=policy.model.active_peft_config.r,
         gpu=policy.device.index or 0 if one_gpu else None,
         flags=(*flags, *config.flags),

@@ -108,6 +108,8 @@ FILES = {
     "run: {steps: [\n": "is not valid YAML: while parsing a flow node",
     "a: b: c\n": "is not valid YAML: mapping values are not allowed here",
     "\tx: 1": "is not valid YAML: while scanning for the next token found character '\\t'",
+    "run: {steps: 1, steps: 2}\n": "is not valid YAML: 'steps' stands twice here; leave one of",
+    "run: {}\nrun: {}\n": "is not valid YAML: 'run' stands twice here; leave one of them out",
     "run:\n": ": section 'run' is None; give it keys, or leave it out",
     "dataset: formulary\n": ": section 'dataset' is 'formulary'; give it keys, or leave it out",
     "run: !!python/object/apply:os.getcwd []\n": "is not valid YAML: could not determine a const",

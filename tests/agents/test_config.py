@@ -90,3 +90,13 @@ def test_the_layout_is_the_run_configuration() -> None:
 def test_python_callers_meet_the_same_bounds() -> None:
     with pytest.raises(InputError, match=r"^group_size is 0; give at least 1$"):
         config.RolloutOptions(group_size=0)
+
+
+def test_a_group_that_is_more_than_may_be_played_at_once_is_refused() -> None:
+    sizes = ["--rollout.group_size=8", "--engine.max_episodes=7"]
+    with pytest.raises(InputError) as caught:
+        RunConfig(**parse(*sizes))
+    assert str(caught.value) == (
+        "engine.max_episodes is 7; give at least rollout.group_size, 8: a group is played together"
+    )
+    assert RunConfig(**parse(sizes[0], "--engine.max_episodes=8")).rollout.group_size == 8

@@ -16,23 +16,6 @@ QUESTIONS = builds.world().questions
 CORPUS = Corpus.of(builds.world().passages)
 TITLES = [passage.title for passage in CORPUS.passages]
 
-ENGINE = '''"""An engine that searches for something new, then answers."""
-import itertools
-from dataclasses import dataclass
-from tests.agents.builds import ScriptedEngine
-
-@dataclass(frozen=True)
-class Config:
-    """No settings."""
-
-def build(config, policy):
-    numbers = itertools.count()
-    def write(row, turn):
-        text = "<answer>a</answer>" if turn else f"<search>{next(numbers)}</search>"
-        return policy.encode(text)
-    return ScriptedEngine(write)
-'''
-
 
 def play(policy, share, seed):
     """48 episodes of three searches each, no two alike, and an answer."""
@@ -80,13 +63,10 @@ def test_every_episode_is_as_without_faults_or_is_flagged(policy, seed) -> None:
     assert to_batch(kept, 0).action_mask.sum() == sum(t.num_action_tokens for t in kept)
 
 
-def test_a_run_counts_its_faults_and_goes_on(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "faulty_plugs").mkdir()
-    (tmp_path / "faulty_plugs" / "searching.py").write_text(ENGINE)
+def test_a_run_counts_its_faults_and_goes_on(tmp_path, capsys) -> None:
     config = runs.config_file(
         tmp_path,
-        engine={"name": "faulty_plugs.searching", "max_tokens": 24},
+        engine={"name": "tests.agents.searching_engine", "max_tokens": 24},
         retriever={"name": "tests.agents.faulty_bm25", "seed": 5},
         rollout={"questions_per_step": 4, "group_size": 4},
     )

@@ -105,6 +105,12 @@ def test_the_parts_by_hand() -> None:
     )
 
 
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_only_on_a_cpu_the_rollouts_cache_stays_while_training(on_gpu: bool) -> None:
+    found = estimate(read(), torch.float32, on_gpu)
+    assert ("key-value cache" in [part.name for part in found.training]) is not on_gpu
+
+
 def test_the_cache_is_as_large_as_the_cache(monkeypatch) -> None:
     """A real one, filled to the limit, in the sizes of the plan."""
     config = read("--engine.max_episodes", "4", "--rollout.group_size", "2",

@@ -46,7 +46,7 @@ def test_the_groups_of_a_question_stand_side_by_side(policy) -> None:
     assert [t.episode.question for t in played] == [q for q in questions for _ in range(2)]
 
 
-@pytest.mark.parametrize(("max_episodes", "parts"), [(64, [12]), (7, [6, 6]), (1, [3] * 4)])
+@pytest.mark.parametrize(("max_episodes", "parts"), [(64, [12]), (7, [6, 6]), (3, [3] * 4)])
 def test_t19_parts_give_every_question_its_whole_group(policy, max_episodes, parts) -> None:
     engine = builds.ScriptedEngine(lambda row, turn: policy.encode(WRONG))
     rollout = builds.build_rollout(engine, policy, max_episodes=max_episodes)
@@ -54,6 +54,12 @@ def test_t19_parts_give_every_question_its_whole_group(policy, max_episodes, par
     assert [len(session.read) for session in engine.sessions] == parts
     assert [t.group_id for t in played] == [10] * 3 + [11] * 3 + [12] * 3 + [13] * 3
     assert [t.episode.question for t in played] == [q for q in QUESTIONS[:4] for _ in range(3)]
+
+
+def test_a_group_is_played_together_or_not_at_all(policy) -> None:
+    rollout = builds.build_rollout(HFEngine(policy), policy, max_episodes=2)
+    with pytest.raises(ValueError, match="a group of 3 is more than 2 episodes"):
+        rollout.play(builds.world().questions[:1], 3, builds.sampling())
 
 
 def test_the_parts_of_a_call_do_not_draw_alike(policy) -> None:

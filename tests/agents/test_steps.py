@@ -12,33 +12,7 @@ from tests.agents.equal_runs import check_last_checkpoint, rows
 
 Capture = pytest.CaptureFixture[str]
 FAULTY = "tests.agents.faulty_grpo"
-ENGINE = '''"""The policy's engine; at the n-th session it is as if Ctrl-C had been pressed."""
-import os, signal
-from dataclasses import dataclass
-from agents.generation.hf import HFEngine
-
-@dataclass(frozen=True)
-class Config:
-    """Settings.
-
-    Attributes:
-        at: The session.
-    """
-
-    at: int = 0
-
-def build(config, policy):
-    class Interrupting(HFEngine):
-        opened = 0
-
-        def open(self, *arguments):
-            self.opened += 1
-            if self.opened == config.at:
-                os.kill(os.getpid(), signal.SIGINT)
-            return super().open(*arguments)
-
-    return Interrupting(policy)
-'''
+ENGINE = "tests.agents.interrupting_engine"
 
 
 def changes(**algorithm: Any) -> dict[str, Any]:
@@ -93,12 +67,9 @@ def test_an_update_is_finished_saved_and_gone_on_with(
 
 
 def test_play_is_abandoned_and_the_last_step_saved(
-    whole: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "interrupting_plugs").mkdir()
-    (tmp_path / "interrupting_plugs" / "engine.py").write_text(ENGINE)
-    engine = {"name": "interrupting_plugs.engine", "max_tokens": 8, "at": 3}
+    engine = {"name": ENGINE, "max_tokens": 8, "at": 3}
     folder, result = run(tmp_path, capsys, **changes(), engine=engine)
     assert result.status == 130
     assert [line["step"] for line in rows(folder / "metrics.jsonl")] == [1, 2]
@@ -117,73 +88,26 @@ def test_the_second_signal_ends_the_update_and_saves_nothing(
     check_goes_on(folder, whole, "--algorithm.interrupt=[]", "--algorithm.terminate=[]")
 
 
-MORTAL = '''"""BM25 in a process that dies of its n-th search."""
-import os, signal
-from dataclasses import dataclass
-from retrieval.retrievers import bm25s
-
-@dataclass(frozen=True)
-class Config:
-    """Settings.
-
-    Attributes:
-        at: The search.
-    """
-
-    at: int = 1
-
-class Mortal:
-    def __init__(self, engine, at):
-        self.engine, self.left = engine, at
-
-    def search(self, queries, k):
-        self.left -= 1
-        if not self.left:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self.engine.search(queries, k)
-
-def build(config, corpus):
-    return Mortal(bm25s.build(bm25s.Config(), corpus), config.at)
-'''
-SEARCHING = '''"""An engine that searches for something new in every episode, then answers."""
-import itertools
-from dataclasses import dataclass
-from tests.agents.builds import ScriptedEngine
-
-@dataclass(frozen=True)
-class Config:
-    """No settings."""
-
-def build(config, policy):
-    numbers = itertools.count()
-    def write(row, turn):
-        text = "<answer>a</answer>" if turn else f"<search>{next(numbers)}</search>"
-        return policy.encode(text)
-    return ScriptedEngine(write)
-'''
-DIED = "mortal_plugs.mortal: its process ended with exit code -9; the next search starts another"
+MORTAL = "tests.agents.mortal_bm25"
+DIED = f"{MORTAL}: its process ended with exit code -9; the next search starts another"
 
 
-def mortal(folder: Path, at: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.syspath_prepend(folder)
-    (folder / "mortal_plugs").mkdir()
-    (folder / "mortal_plugs" / "searching.py").write_text(SEARCHING)
-    (folder / "mortal_plugs" / "mortal.py").write_text(MORTAL)
+def mortal(at: int) -> dict[str, Any]:
     return {
         **changes(),
-        "engine": {"name": "mortal_plugs.searching", "max_tokens": 24},
-        "retriever": {"name": "mortal_plugs.mortal", "isolate": True, "at": at},
+        "engine": {"name": "tests.agents.searching_engine", "max_tokens": 24},
+        "retriever": {"name": MORTAL, "isolate": True, "at": at},
     }
 
 
 def test_a_worker_that_dies_costs_its_episodes_and_says_how(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture
 ) -> None:
     """Each process dies of its fifth search: of step 5's batch, then of an episode's own one.
 
     A batch that fails is asked again, episode by episode: four find the next process alive.
     """
-    folder, result = run(tmp_path, capsys, "--run.steps=5", **mortal(tmp_path, 5, monkeypatch))
+    folder, result = run(tmp_path, capsys, "--run.steps=5", **mortal(5))
     assert result.status == 0, result.err
     lines = rows(folder / "metrics.jsonl")
     assert [line["infra_errors"] for line in lines] == [0, 0, 0, 0, 1]
@@ -193,9 +117,9 @@ def test_a_worker_that_dies_costs_its_episodes_and_says_how(
 
 @pytest.mark.slow
 def test_a_worker_that_always_dies_ends_the_run_with_its_cause(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture
 ) -> None:
-    folder, result = run(tmp_path, capsys, **mortal(tmp_path, 1, monkeypatch))
+    folder, result = run(tmp_path, capsys, **mortal(1))
     assert result.status == 1
     assert result.err.splitlines()[-1] == (
         "train.py: retrieval failed: step 1: retrieval failed in every episode; check the "

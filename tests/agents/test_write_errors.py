@@ -35,6 +35,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+def one_step(folder: Path, run: Path) -> list[Any]:
+    """The arguments of a run of one step."""
+    return ["--config", runs.config_file(folder, **PLAIN), "--run.dir", run, "--run.steps=1"]
+
+
 def whole_checkpoints(run: Path) -> dict[str, set[str]]:
     return {
         folder.name: {path.name for path in folder.iterdir()}
@@ -77,7 +82,7 @@ def test_a_disk_that_has_become_read_only(
     small_disk: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     run = small_disk / "run"
-    argv = ["--config", runs.config_file(tmp_path, **PLAIN), "--run.dir", run, "--run.steps=1"]
+    argv = one_step(tmp_path, run)
     assert runs.call(capsys, main, *argv).status == 0
     before = runs.contents(run)
     assert mounted(small_disk, "-o", "remount,ro")
@@ -95,7 +100,7 @@ def test_what_cannot_be_written_to_names_the_folder(
 ) -> None:
     """Something else stands where the run writes: that stops root too."""
     run = tmp_path / "run"
-    argv = ["--config", runs.config_file(tmp_path, **PLAIN), "--run.dir", run, "--run.steps=1"]
+    argv = one_step(tmp_path, run)
     assert runs.call(capsys, main, *argv).status == 0
     (run / name).rename(run / "mine")
     (run / name).mkdir() if name == "metrics.jsonl" else (run / name).write_text("")
