@@ -41,7 +41,7 @@ def main() -> int:
     for _ in execute(jobs, args.jobs, "cells", "cell"):
         _remember(args.csv, rows, missing)
     _remember(args.csv, rows, missing)
-    print(cells.table(rows.values()))
+    print(f"{cells.table(rows.values())}\n{cells.effects(rows.values())}")
     failed = [cell for cell in missing if cell.key not in rows]
     for cell in failed:
         print(f"failed: {cell.folder} (see {cell.folder}.log)", file=sys.stderr)

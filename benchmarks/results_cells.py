@@ -55,10 +55,10 @@ OPTIONS = {
         ("pubmedqa", "bioasq"),
         [*METHODS["rag"], "--dataset.rules", "[exclude_sources]"],
     ),
-    "direct, orders": (("medqa", "medmcqa"), [*METHODS["direct"], "--orders", "4"]),
-    "direct, abstain": (("medqa", "medmcqa"), [*METHODS["direct"], "--abstain", "true"]),
+    "direct, orders": (("medmcqa",), [*METHODS["direct"], "--orders", "4"]),
+    "direct, abstain": (("medmcqa",), [*METHODS["direct"], "--abstain", "true"]),
     "search_r1, trained, strict_queries": (
-        ("medqa", "medmcqa"),
+        ("medmcqa",),
         [*METHODS["search_r1, trained"], "--dataset.rules", "[strict_queries]"],
     ),
 }
@@ -206,10 +206,26 @@ def table(rows: Iterable[Row]) -> str:
     }
     sets = [name for name in [*SETS, *WORLDS] if any(name == dataset for _, dataset in scores)]
     lines = [f"| method | {' | '.join(sets)} |", "|---" * (len(sets) + 1) + "|"]
-    for method in [*METHODS, *OPTIONS]:
+    for method in METHODS:
         if any(method == known for known, _ in scores):
             row = [scores.get((method, name), "-") for name in sets]
             lines.append(f"| {method} | {' | '.join(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def effects(rows: Iterable[Row]) -> str:
+    """What each medical option changes, against the same method without it, in Markdown."""
+    known = {(row["method"], row["dataset"]): row for row in rows}
+    names = ("score", "invalid_rate", "accuracy_all_orders", "coverage", "accuracy_answered")
+    titles = " | ".join(name.replace("_", " ") for name in names)
+    lines = [f"| option | set | score without | {titles} |", "|---" * (3 + len(names)) + "|"]
+    for option, (sets, _) in OPTIONS.items():
+        method = option.rpartition(", ")[0]
+        for name in sets:
+            if (option, name) in known and (method, name) in known:
+                values = [known[option, name][column] or "-" for column in names]
+                without = known[method, name]["score"]
+                lines.append(f"| {option} | {name} | {without} | {' | '.join(values)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -62,6 +62,18 @@ def test_a_row_says_what_the_summary_says(tmp_path: Path) -> None:
     ]
 
 
+def test_an_option_stands_beside_its_method_without_it() -> None:
+    row = dict.fromkeys(cells.COLUMNS, "") | {"dataset": "medmcqa", "low": "0", "high": "1"}
+    plain = row | {"method": "direct", "score": "0.25", "invalid_rate": "0.1"}
+    abstaining = row | {"method": "direct, abstain", "score": "0.2", "invalid_rate": "0"}
+    abstaining |= {"coverage": "0.5", "accuracy_answered": "0.4"}
+    assert cells.effects([abstaining, plain]).splitlines()[2:] == [
+        "| direct, abstain | medmcqa | 0.25 | 0.2 | 0 | - | 0.5 | 0.4 |"
+    ]
+    assert cells.effects([abstaining]).count("\n") == 2  # nothing to compare it with
+    assert "abstain" not in cells.table([abstaining, plain])
+
+
 def test_an_evaluation_in_which_everything_failed_has_no_row(tmp_path: Path) -> None:
     (cell,) = plan(tmp_path).cells(["direct"], ["medqa"])
     result(cell, **dict.fromkeys(cells.PLAIN, 0))
