@@ -93,7 +93,19 @@ def resumed(out: Path, run: str) -> Any:
     return main(["--resume", run])
 
 
-JOBS = (together, updates, resumed, killed)
+def guarded(out: Path, run: str) -> Any:
+    return main(["--config", str(out / "faulty" / "small.yaml"), "--run.dir", str(out / "guarded")])
+
+
+def signalled(out: Path, run: str) -> Any:
+    """The second process gets a Ctrl-C in the update of step 2, one of whose groups is 2."""
+    groups = "[2]" if os.environ["RANK"] == "1" else "[]"
+    flags = [f"--algorithm.interrupt={groups}", "--algorithm.nan=[]"]
+    folder = str(out / "signalled")
+    return main(["--config", str(out / "faulty" / "small.yaml"), "--run.dir", folder, *flags])
+
+
+JOBS = (together, updates, resumed, guarded, signalled, killed)
 
 
 def work(job: Callable[[Path, str], Any], rank: int, out: Path, run: str) -> None:
