@@ -81,6 +81,7 @@ const CURVES = [
   { title: "Exact match", of: ["em"], zero: true, says: "Or accuracy, where there are options." },
   { title: "Searches", of: ["searches_mean"], zero: true, says: "Per episode." },
   { title: "Invalid turns", of: ["invalid_rate"], zero: true, says: "Share of turns without a valid action." },
+  { title: "Repeated 4-grams", of: ["repeat_rate"], zero: true, says: "Share of a sampled turn’s 4-grams that stood in it before." },
   { title: "Clipped", of: ["clip_fraction", "clip_fraction_turns"], zero: true, says: "Shares of action tokens, and of turns with a clipped token." },
   { title: "KL to the sampling policy", of: ["kl_old"], says: "Nats per action token." },
   { title: "KL to the base model", of: ["kl_ref"], unless: { value: 0 }, says: "Nats per action token." },
