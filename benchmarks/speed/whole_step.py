@@ -1,0 +1,149 @@
+"""`trl`: a whole step of ours against one of TRL's GRPOTrainer, which does the same work."""
+
+import argparse
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks import resident
+from retrieval.errors import InputError
+
+from . import sides
+from .ours import Stepper, endless_policy, model_options
+from .task import MULTI_TURN, SINGLE_TURN, Shape, Task, build_task
+
+TASKS = {"multi": MULTI_TURN, "single": SINGLE_TURN}
+SPEED = {"multi": 3.0, "single": 2.0}  # targets: ours over TRL's
+MEMORY = {"multi": 0.6}
+SIDES = ("ours", "trl")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `trl`."""
+    parser.add_argument("--task", choices=TASKS, default="multi")
+    parser.add_argument("--steps", type=int, default=3, help="Rollout batches that count.")
+    parser.add_argument("--optimizer-steps", type=int, default=1, help="Of a rollout batch.")
+    parser.add_argument("--questions", type=int, help="Instead of the task's.")
+    parser.add_argument("--group-size", type=int, help="Instead of the task's.")
+    parser.add_argument("--microbatch-tokens", type=int, default=2048)
+    parser.add_argument(
+        "--recompute",
+        choices=("neither", "trl", "both"),
+        default="neither",
+        help="Whose activations are computed again for the backward pass (TRL's default: its own).",
+    )
+    sides.add_side(parser, SIDES)
+
+
+def run(args: argparse.Namespace, argv: Sequence[str]) -> dict[str, Any]:
+    """Measure both sides, print and give the comparison; or measure the side that is asked for."""
+    shape = _shape(args)
+    if args.side is not None:
+        return _measure(args, shape).plain()
+    with sides.scratch() as folder:
+        found = sides.run_both(argv, SIDES, Path(folder))
+    ours, trl = (found[side] for side in SIDES)
+    ratios = {
+        "speed": trl.median / ours.median,
+        "memory": ours.peak_bytes / trl.peak_bytes,
+        "memory_beyond_loaded": _beyond(ours) / _beyond(trl),
+    }
+    _print(args, shape, found)
+    print(sides.against("speed, ours over TRL's", ratios["speed"], SPEED[args.task], least=True))
+    if args.task in MEMORY:
+        print(sides.against("peak memory", ratios["memory"], MEMORY[args.task], least=False))
+    else:
+        print(f"{'peak memory':>24} {ratios['memory']:6.2f}")
+    print(f"{'beyond what was loaded':>24} {ratios['memory_beyond_loaded']:6.2f}")
+    measured = {side: found[side].plain() for side in SIDES}
+    return {"shape": asdict(shape), **measured, "ratios": ratios}
+
+
+def _shape(args: argparse.Namespace) -> Shape:
+    shape = TASKS[args.task]
+    shape = replace(
+        shape,
+        questions=args.questions or shape.questions,
+        group_size=args.group_size or shape.group_size,
+    )
+    if shape.group_size < 2:
+        raise InputError("--group-size: GRPO compares the episodes of a question; give at least 2")
+    if args.steps < 1 or args.optimizer_steps < 1:
+        raise InputError("--steps, --optimizer-steps: give at least 1")
+    if shape.episodes % args.optimizer_steps:
+        raise InputError(
+            f"--optimizer-steps: {args.optimizer_steps} do not divide {shape.episodes} episodes; "
+            "TRL wants as many in each"
+        )
+    return shape
+
+
+def _measure(args: argparse.Namespace, shape: Shape) -> sides.Measured:
+    recompute = args.recompute == "both" or (args.side == "trl" and args.recompute == "trl")
+    options = model_options(args.model, args.layers, recompute)
+    policy = endless_policy(options)
+    task = build_task(shape, policy)
+    counts = {"generated_tokens": task.generated_tokens, "trained_tokens": task.trained_tokens}
+    if args.side == "ours":
+        stepper = Stepper(policy, task, args.optimizer_steps, args.microbatch_tokens)
+        measured = measure_ours(stepper, args.steps)
+    else:
+        del policy  # TRL makes its own
+        measured = _measure_trl(args, task, options)
+    return replace(measured, told={**measured.told, **counts})
+
+
+def measure_ours(stepper: Stepper, steps: int) -> sides.Measured:
+    """Take a step that warms memory up, and then `steps` more."""
+    loaded = resident.read("VmRSS")
+    resident.forget_peak()
+    taken = [stepper.step(step) for step in tqdm(range(steps + 1), "ours", unit="step")][1:]
+    told = {"sampling_seconds": [seconds.sampling for seconds in taken]}
+    whole = [seconds.sampling + seconds.update for seconds in taken]
+    return sides.Measured(whole, resident.read("VmHWM"), loaded, told)
+
+
+def _measure_trl(args: argparse.Namespace, task: Task, options: Any) -> sides.Measured:
+    try:
+        from . import trl_side
+    except ImportError as error:
+        raise InputError(
+            f"trl: {error}; run `pip install -r requirements-dev.txt`, which holds the other side"
+        ) from error
+    rows = trl_side.rows_of(task, args.optimizer_steps, args.microbatch_tokens)
+    with warnings.catch_warnings():
+        # That environments are an experimental feature of TRL's is nothing to act on here.
+        warnings.filterwarnings("ignore", "You are using 'environment_factory'", UserWarning)
+        return trl_side.measure(task, options, args.steps, args.optimizer_steps, rows)
+
+
+def _beyond(measured: sides.Measured) -> int:
+    return max(measured.peak_bytes - measured.loaded_bytes, 1)
+
+
+def _print(args: argparse.Namespace, shape: Shape, found: dict[str, sides.Measured]) -> None:
+    told = found["trl"].told
+    print(
+        f"{args.task}-turn: {shape.questions} questions x {shape.group_size}, {shape.turns} turns "
+        f"of {shape.tokens} tokens; {told['generated_tokens']} tokens generated and "
+        f"{told['trained_tokens']} trained a step, {args.optimizer_steps} optimiser steps, "
+        f"activations recomputed: {args.recompute}"
+    )
+    print(
+        f"medians of {args.steps} steps after one; micro-batches of {args.microbatch_tokens} "
+        f"tokens, TRL's of {told['microbatch_rows']} episodes"
+    )
+    for side, measured in found.items():
+        generated, trained = (measured.told[f"{k}_tokens"] for k in ("generated", "trained"))
+        sampling = sorted(measured.told["sampling_seconds"])[len(measured.seconds) // 2]
+        print(
+            f"{side:>6} {measured.median:7.1f} s a step "
+            f"(min {min(measured.seconds):.1f}, max {max(measured.seconds):.1f}; sampling "
+            f"{sampling:.1f})  {(generated + trained) / measured.median:7.0f} tokens/s  "
+            f"peak {measured.peak_bytes / sides.GB:5.2f} GB "
+            f"(loaded {measured.loaded_bytes / sides.GB:.2f})"
+        )
