@@ -16,10 +16,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.speed import sides, whole_step
+from benchmarks.speed import operators, scaling, sides, update, whole_step
 from retrieval.errors import InputError
 
-PARTS = {"trl": whole_step}
+PARTS = {"trl": whole_step, "update": update, "profile": operators, "scaling": scaling}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -148,6 +148,12 @@ class Task:
         observed = sum(len(ids) for read in self.observation_ids for ids in read)
         return sum(map(len, self.prompts)) + self.shape.group_size * observed
 
+    @property
+    def observation_tokens(self) -> float:
+        """The mean length of an observation; 0 where there is none."""
+        lengths = [len(ids) for read in self.observation_ids for ids in read]
+        return sum(lengths) / max(len(lengths), 1)
+
     def check(self, index: int, completion: Sequence[int]) -> None:
         """Whether an episode is the work agreed on.
 

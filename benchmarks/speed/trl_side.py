@@ -6,6 +6,7 @@ loop after the script's last observation. The chat template frames a tool's answ
 does: both sides read the same tokens. Nothing of TRL is replaced.
 """
 
+import itertools
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from benchmarks import resident
 
 from .ours import LEARNING_RATE, MAX_GRAD_NORM
 from .sides import Measured
-from .task import Shape, Task, reward
+from .task import Task, reward
 
 # Of a conversation that ends with a tool, TRL keeps what stands after the last end-of-text token.
 TOOL_TEMPLATE = (
@@ -113,7 +114,7 @@ def measure(
         raise RuntimeError(f"{len(clock.sampled)} rollout batches, {len(clock.ended) - 1} steps")
     borders = clock.ended[::optimizer_steps]
     sampling = [done - began for done, began in zip(clock.sampled, borders, strict=False)]
-    seconds = [end - began for began, end in zip(borders, borders[1:], strict=False)]
+    seconds = [end - began for began, end in itertools.pairwise(borders)]
     told = {"sampling_seconds": sampling[1:], "microbatch_rows": rows}
     return Measured(seconds[1:], peak, clock.loaded_bytes, told)
 
@@ -179,9 +180,7 @@ def _trainer(task: Task, options: ModelOptions, config: GRPOConfig, score: Any) 
 
 
 def _completion_lengths(task: Task) -> list[int]:
-    return [
-        whole - len(prompt) for whole, prompt in zip(task.lengths(), task.prompts, strict=True)
-    ]
+    return [whole - len(prompt) for whole, prompt in zip(task.lengths(), task.prompts, strict=True)]
 
 
 def rows_of(task: Task, optimizer_steps: int, microbatch_tokens: int) -> int:
@@ -192,8 +191,3 @@ def rows_of(task: Task, optimizer_steps: int, microbatch_tokens: int) -> int:
     episodes = task.shape.episodes // optimizer_steps
     fitting = microbatch_tokens // max(task.lengths())
     return max(rows for rows in range(1, max(fitting, 1) + 1) if episodes % rows == 0)
-
-
-def divides(shape: Shape, optimizer_steps: int) -> bool:
-    """Whether optimiser steps of a rollout batch have equally many episodes, as TRL wants."""
-    return shape.episodes % optimizer_steps == 0
