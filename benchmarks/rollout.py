@@ -36,7 +36,8 @@ def main() -> None:
     policy = build_policy(ModelOptions(name="embedded", lora_last_layers=10), seed=0)
     # A fixed amount of work on both sides: no turn may end early.
     policy.end_ids = frozenset()
-    task = build_task(Shape(args.questions, args.group_size, args.turns, args.tokens), policy)
+    shape = Shape(args.questions, args.group_size, args.turns, args.tokens)
+    task = build_task(shape, policy.tokenizer)
     prompts, observations = task.prompts, task.observation_ids
     sides = {"engine": _engine, "generate": _generate}
     seconds: dict[str, list[float]] = {name: [] for name in sides}

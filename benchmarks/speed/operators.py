@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, argv: Sequence[str]) -> dict[str, Any]:
         raise InputError("--group-size: GRPO compares the episodes of a question; give at least 2")
     policy = endless_policy(model_options(args.model, args.layers))
     shape = Shape(args.questions, args.group_size, args.turns, args.tokens)
-    stepper = Stepper(policy, build_task(shape, policy), 1, args.microbatch_tokens)
+    stepper = Stepper(policy, build_task(shape, policy.tokenizer), 1, args.microbatch_tokens)
     batches: list[Batch] = []
     phases: dict[str, Callable[[], object]] = {
         "rollout": lambda: batches.append(stepper.play(1)),

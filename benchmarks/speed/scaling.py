@@ -22,7 +22,7 @@ VARIED: dict[str, tuple[int, ...]] = {
     "turns": (1, 2, 3, 4),
     "top_k": (1, 2, 4, 8),
 }
-LAYERS = (5, 10, 20, 30)
+SIXTHS = (1, 2, 4, 6)  # of the blocks are adapted
 # The laws that are tried: a constant or the number of forward passes beside the tokens.
 SAMPLING = (
     ("1", "tokens read", "tokens decoded"),
@@ -65,8 +65,8 @@ def run(args: argparse.Namespace, argv: Sequence[str]) -> dict[str, Any]:
     if args.repeats < 1:
         raise InputError("--repeats: give at least 1")
     measured = Measurer(args.model, args.repeats, args.microbatch_tokens)
-    planned = list(plan(args.layers, LAYERS if args.model == "embedded" else (1, 2)))
-    with tqdm(planned, unit="point", leave=False) as bar:
+    depth = measured.policy(args.layers).num_layers
+    with tqdm(list(plan(args.layers or depth, depth)), unit="point", leave=False) as bar:
         measured.point("", BASE, args.layers)  # warms memory up
         points = [measured.point(*place) for place in bar]
     print(table(points))
@@ -95,13 +95,17 @@ class Measurer:
         self._microbatch_tokens = microbatch_tokens
         self._policies: dict[int, SearchPolicy] = {}
 
-    def point(self, varied: str, shape: Shape, layers: int) -> Point:
-        """Measure one point."""
+    def policy(self, layers: int) -> SearchPolicy:
+        """That with so many adapted layers; 0 for all."""
         if layers not in self._policies:
             self._policies.clear()  # one in memory at a time
             self._policies[layers] = endless_policy(model_options(self._model, layers))
-        policy = self._policies[layers]
-        task = build_task(shape, policy)
+        return self._policies[layers]
+
+    def point(self, varied: str, shape: Shape, layers: int) -> Point:
+        """Measure one point."""
+        policy = self.policy(layers)
+        task = build_task(shape, policy.tokenizer)
         stepper = Stepper(policy, task, 1, self._microbatch_tokens)
         steps = [stepper.step(seed) for seed in range(self._repeats)]
         seconds = Seconds(
@@ -112,16 +116,20 @@ class Measurer:
         return Point(varied, shape, layers, quantities_of(task, adapted), seconds)
 
 
-def plan(layers: int, varied_layers: Sequence[int]) -> Iterator[tuple[str, Shape, int]]:
-    """What is measured: the base, and around it what varies, shape and layers."""
+def plan(layers: int, depth: int) -> Iterator[tuple[str, Shape, int]]:
+    """What is measured: the base, and around it what varies, shape and layers.
+
+    Args:
+        layers: Adapted layers of the base.
+        depth: Blocks of the model.
+    """
     yield "", BASE, layers
     for name, values in VARIED.items():
         for value in values:
             if value != getattr(BASE, name):
                 yield name, replace(BASE, **{name: value}), layers
-    for value in varied_layers:
-        if value != layers:
-            yield "layers", BASE, value
+    for value in sorted({max(1, depth * sixths // 6) for sixths in SIXTHS} - {layers}):
+        yield "layers", BASE, value
 
 
 def quantities_of(task: Task, adapted: float) -> dict[str, float]:

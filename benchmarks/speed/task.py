@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from agents.chat import Message
-from agents.policy import SearchPolicy
 from agents.prompts import Framing, build_framing
 from agents.types import Trajectory
 from envs.datasets import atlas
@@ -174,8 +173,8 @@ class Task:
             raise RuntimeError(f"question {index}: {len(completion)} tokens and not {start}")
 
 
-def build_task(shape: Shape, policy: SearchPolicy) -> Task:
-    """The work of a shape in the tokens of a policy.
+def build_task(shape: Shape, tokenizer: Any) -> Task:
+    """The work of a shape in the tokens of a model.
 
     Raises:
         InputError: More turns than the expert can fill.
@@ -185,7 +184,7 @@ def build_task(shape: Shape, policy: SearchPolicy) -> Task:
     world = atlas.build(atlas.Config(hops=(min(shape.turns, MOST_TURNS - 1),)))
     assert world.demonstrate is not None and world.passages is not None
     retriever = CachedRetriever(bm25s.build(bm25s.Config(), Corpus.of(world.passages)))
-    framing = build_framing(policy.tokenizer, shape.template, "inline", shape.role)
+    framing = build_framing(tokenizer, shape.template, "inline", shape.role)
     env = _env(world, retriever, shape)
     questions = world.questions[: shape.questions]
     turns, observations = {}, []
@@ -220,7 +219,7 @@ def completion_ids(trajectory: Trajectory) -> list[int]:
 
 def reward(completion: Sequence[int]) -> float:
     """A number in [0, 1) that differs between any two samples: no group is without advantage."""
-    data: Any = torch.tensor(completion, dtype=torch.int32).numpy().tobytes()
+    data = torch.tensor(completion, dtype=torch.int32).numpy().tobytes()
     return zlib.crc32(data) / 2**32
 
 

@@ -6,20 +6,20 @@ loop after the script's last observation. The chat template frames a tool's answ
 does: both sides read the same tokens. Nothing of TRL is replaced.
 """
 
+import copy
 import itertools
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
 from datasets import Dataset
-from transformers import TrainerCallback
+from peft import LoraConfig
+from transformers import PreTrainedModel, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from agents.adapters import LoraOptions, lora_config
 from agents.model_options import ModelOptions
-from agents.models import load_base
 from benchmarks import resident
 
 from .ours import LEARNING_RATE, MAX_GRAD_NORM
@@ -81,13 +81,19 @@ class Clock(TrainerCallback):
 
 
 def measure(
-    task: Task, options: ModelOptions, steps: int, optimizer_steps: int, rows: int
+    task: Task,
+    base: PreTrainedModel,
+    options: ModelOptions,
+    steps: int,
+    optimizer_steps: int,
+    rows: int,
 ) -> Measured:
     """Train on a rollout batch that warms memory up, and then on `steps` more.
 
     Args:
         task: What is played.
-        options: The policy.
+        base: What the adapters are added to.
+        options: Of the adapters, and whether activations are computed again.
         steps: Rollout batches that count.
         optimizer_steps: Of each.
         rows: Episodes of a micro-batch; divides those of an optimiser step.
@@ -103,10 +109,19 @@ def measure(
             task.check(question, completion)
         return [reward(completion) for completion in completion_ids]
 
+    lora = lora_config(
+        base,
+        LoraOptions(
+            options.lora_rank,
+            options.lora_alpha,
+            options.lora_target_modules,
+            options.lora_last_layers,
+        ),
+    )
     with tempfile.TemporaryDirectory() as folder:
         settings = _settings(task, steps, optimizer_steps, rows)
         settings |= {"gradient_checkpointing": options.gradient_checkpointing}
-        trainer = _trainer(task, options, GRPOConfig(output_dir=folder, **settings), score)
+        trainer = _trainer(task, base, lora, GRPOConfig(output_dir=folder, **settings), score)
         trainer.add_callback(clock)
         trainer.train()
     peak = resident.read("VmHWM")
@@ -146,14 +161,10 @@ def _settings(task: Task, steps: int, optimizer_steps: int, rows: int) -> dict[s
     }
 
 
-def _trainer(task: Task, options: ModelOptions, config: GRPOConfig, score: Any) -> GRPOTrainer:
-    base, tokenizer = load_base(options.name, torch.float32, torch.device("cpu"))
-    lora = LoraOptions(
-        options.lora_rank,
-        options.lora_alpha,
-        options.lora_target_modules,
-        options.lora_last_layers,
-    )
+def _trainer(
+    task: Task, base: PreTrainedModel, lora: LoraConfig, config: GRPOConfig, score: Any
+) -> GRPOTrainer:
+    tokenizer = copy.deepcopy(task.framing.tokenizer)
     several = task.shape.turns > 1
     if several:
         tokenizer.chat_template = TOOL_TEMPLATE % tokenizer.chat_template
@@ -174,7 +185,7 @@ def _trainer(task: Task, options: ModelOptions, config: GRPOConfig, score: Any) 
         args=config,
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
-        peft_config=lora_config(base, lora),
+        peft_config=lora,
         environment_factory=ScriptedSearch if several else None,
     )
 

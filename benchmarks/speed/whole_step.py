@@ -8,8 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
+from transformers import PreTrainedModel
 
+from agents.model_options import ModelOptions
+from agents.models import load_base
 from benchmarks import resident
 from retrieval.errors import InputError
 
@@ -80,15 +84,16 @@ def _shape(args: argparse.Namespace) -> Shape:
 def _measure(args: argparse.Namespace, shape: Shape) -> sides.Measured:
     recompute = args.recompute == "both" or (args.side == "trl" and args.recompute == "trl")
     options = model_options(args.model, args.layers, recompute)
-    policy = endless_policy(options)
-    task = build_task(shape, policy)
-    counts = {"generated_tokens": task.generated_tokens, "trained_tokens": task.trained_tokens}
     if args.side == "ours":
+        policy = endless_policy(options)
+        task = build_task(shape, policy.tokenizer)
         stepper = Stepper(policy, task, args.optimizer_steps, args.microbatch_tokens)
         measured = measure_ours(stepper, args.steps)
     else:
-        del policy  # TRL makes its own
-        measured = _measure_trl(args, task, options)
+        base, tokenizer = load_base(options.name, torch.float32, torch.device("cpu"))
+        task = build_task(shape, tokenizer)
+        measured = _measure_trl(args, task, base, options)
+    counts = {"generated_tokens": task.generated_tokens, "trained_tokens": task.trained_tokens}
     return replace(measured, told={**measured.told, **counts})
 
 
@@ -102,7 +107,9 @@ def measure_ours(stepper: Stepper, steps: int) -> sides.Measured:
     return sides.Measured(whole, resident.read("VmHWM"), loaded, told)
 
 
-def _measure_trl(args: argparse.Namespace, task: Task, options: Any) -> sides.Measured:
+def _measure_trl(
+    args: argparse.Namespace, task: Task, base: PreTrainedModel, options: ModelOptions
+) -> sides.Measured:
     try:
         from . import trl_side
     except ImportError as error:
@@ -113,7 +120,7 @@ def _measure_trl(args: argparse.Namespace, task: Task, options: Any) -> sides.Me
     with warnings.catch_warnings():
         # That environments are an experimental feature of TRL's is nothing to act on here.
         warnings.filterwarnings("ignore", "You are using 'environment_factory'", UserWarning)
-        return trl_side.measure(task, options, args.steps, args.optimizer_steps, rows)
+        return trl_side.measure(task, base, options, args.steps, args.optimizer_steps, rows)
 
 
 def _print(args: argparse.Namespace, shape: Shape, found: dict[str, sides.Measured]) -> None:
