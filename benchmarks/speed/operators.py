@@ -10,7 +10,6 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from tqdm import tqdm
 
 from agents.types import Batch
-from retrieval.errors import InputError
 
 from .ours import Stepper, endless_policy, model_options
 from .task import MULTI_TURN, Shape, build_task
@@ -50,10 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, argv: Sequence[str]) -> dict[str, Any]:
     """Profile a rollout and an update after one of each; print and give their operators."""
-    if args.group_size < 2:
-        raise InputError("--group-size: GRPO compares the episodes of a question; give at least 2")
-    policy = endless_policy(model_options(args.model, args.layers))
     shape = Shape(args.questions, args.group_size, args.turns, args.tokens)
+    policy = endless_policy(model_options(args.model, args.layers))
     stepper = Stepper(policy, build_task(shape, policy.tokenizer), 1, args.microbatch_tokens)
     batches: list[Batch] = []
     phases: dict[str, Callable[[], object]] = {

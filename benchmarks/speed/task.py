@@ -13,7 +13,7 @@ import gymnasium
 import torch
 from torch import Tensor
 
-from agents.chat import Message
+from agents import bounds
 from agents.prompts import Framing, build_framing
 from agents.types import Trajectory
 from envs.datasets import atlas
@@ -49,6 +49,10 @@ class Shape:
     top_k: int = 2
     template: str = "minimal"
     role: str = "system"
+
+    def __post_init__(self) -> None:
+        bounds.at_least(self, 1, "questions", "turns", "tokens", "top_k")
+        bounds.at_least(self, 2, "group_size")  # GRPO compares the episodes of a question
 
     @property
     def episodes(self) -> int:
@@ -117,8 +121,7 @@ class Task:
 
     def messages(self, index: int) -> list[dict[str, str]]:
         """The conversation that a question's first turn answers."""
-        messages: list[Message] = self.framing.messages(self.questions[index])
-        return [asdict(message) for message in messages]
+        return [asdict(message) for message in self.framing.messages(self.questions[index])]
 
     def lengths(self) -> list[int]:
         """Tokens of an episode of each question, prompt included."""
@@ -177,16 +180,18 @@ def build_task(shape: Shape, tokenizer: Any) -> Task:
     """The work of a shape in the tokens of a model.
 
     Raises:
-        InputError: More turns than the expert can fill.
+        InputError: More turns than the expert can fill, or more questions than there are.
     """
-    if not 1 <= shape.turns <= MOST_TURNS:
-        raise InputError(f"--turns: {shape.turns}; atlas has experts of 1 to {MOST_TURNS} turns")
+    if shape.turns > MOST_TURNS:
+        raise InputError(f"turns is {shape.turns}; the expert has at most {MOST_TURNS}")
     world = atlas.build(atlas.Config(hops=(min(shape.turns, MOST_TURNS - 1),)))
     assert world.demonstrate is not None and world.passages is not None
     retriever = CachedRetriever(bm25s.build(bm25s.Config(), Corpus.of(world.passages)))
     framing = build_framing(tokenizer, shape.template, "inline", shape.role)
     env = _env(world, retriever, shape)
     questions = world.questions[: shape.questions]
+    if len(questions) < shape.questions:
+        raise InputError(f"questions is {shape.questions}; the world has {len(questions)}")
     turns, observations = {}, []
     for question in questions:
         *searches, answer = world.demonstrate(question, False)

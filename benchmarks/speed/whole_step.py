@@ -63,14 +63,9 @@ def run(args: argparse.Namespace, argv: Sequence[str]) -> dict[str, Any]:
 
 
 def _shape(args: argparse.Namespace) -> Shape:
-    shape = TASKS[args.task]
-    shape = replace(
-        shape,
-        questions=args.questions or shape.questions,
-        group_size=args.group_size or shape.group_size,
-    )
-    if shape.group_size < 2:
-        raise InputError("--group-size: GRPO compares the episodes of a question; give at least 2")
+    given = {"questions": args.questions, "group_size": args.group_size}
+    changed = {name: value for name, value in given.items() if value is not None}
+    shape = replace(TASKS[args.task], **changed)
     if args.steps < 1 or args.optimizer_steps < 1:
         raise InputError("--steps, --optimizer-steps: give at least 1")
     if shape.episodes % args.optimizer_steps:
@@ -91,6 +86,8 @@ def _measure(args: argparse.Namespace, shape: Shape) -> sides.Measured:
         measured = measure_ours(stepper, args.steps)
     else:
         base, tokenizer = load_base(options.name, torch.float32, torch.device("cpu"))
+        with torch.no_grad():  # weights are read from the disk when they are first used
+            base(input_ids=torch.tensor([[1]]))
         task = build_task(shape, tokenizer)
         measured = _measure_trl(args, task, base, options)
     counts = {"generated_tokens": task.generated_tokens, "trained_tokens": task.trained_tokens}
@@ -118,8 +115,9 @@ def _measure_trl(
         ) from error
     rows = trl_side.rows_of(task, args.optimizer_steps, args.microbatch_tokens)
     with warnings.catch_warnings():
-        # That environments are an experimental feature of TRL's is nothing to act on here.
+        # What of TRL and transformers is new or will go is nothing to act on here.
         warnings.filterwarnings("ignore", "You are using 'environment_factory'", UserWarning)
+        warnings.filterwarnings("ignore", category=FutureWarning)
         return trl_side.measure(task, base, options, args.steps, args.optimizer_steps, rows)
 
 

@@ -295,12 +295,13 @@ def test_a_target_is_met_or_missed() -> None:
 @pytest.mark.parametrize(
     ("argv", "culprit"),
     [
-        (["trl", "--group-size", "1"], "--group-size"),
+        (["trl", "--group-size", "1"], "group_size is 1; give at least 2"),
+        (["trl", "--questions", "0"], "questions is 0"),
         (["trl", "--optimizer-steps", "3"], "--optimizer-steps"),
         (["trl", "--steps", "0"], "--steps"),
         (["update", "--rows", "1"], "--rows"),
         (["update", "--length", "100"], "--length"),
-        (["profile", "--model", "tiny", "--layers", "1", "--turns", "6"], "--turns"),
+        (["profile", "--model", "tiny", "--layers", "1", "--turns", "6"], "turns is 6"),
         (["scaling", "--repeats", "0"], "--repeats"),
     ],
 )
