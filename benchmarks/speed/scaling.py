@@ -67,7 +67,6 @@ def run(args: argparse.Namespace, argv: Sequence[str]) -> dict[str, Any]:
     measured = Measurer(args.model, args.repeats, args.microbatch_tokens)
     depth = measured.policy(args.layers).num_layers
     with tqdm(list(plan(args.layers or depth, depth)), unit="point", leave=False) as bar:
-        measured.point("", BASE, args.layers)  # warms memory up
         points = [measured.point(*place) for place in bar]
     print(table(points))
     laws = laws_of(points)
@@ -94,6 +93,7 @@ class Measurer:
         self._repeats = repeats
         self._microbatch_tokens = microbatch_tokens
         self._policies: dict[int, SearchPolicy] = {}
+        self._warm: set[int] = set()
 
     def policy(self, layers: int) -> SearchPolicy:
         """That with so many adapted layers; 0 for all."""
@@ -103,10 +103,14 @@ class Measurer:
         return self._policies[layers]
 
     def point(self, varied: str, shape: Shape, layers: int) -> Point:
-        """Measure one point."""
+        """Measure one point; a policy's first step warms memory up and does not count."""
+        first = layers not in self._warm
         policy = self.policy(layers)
         task = build_task(shape, policy.tokenizer)
         stepper = Stepper(policy, task, 1, self._microbatch_tokens)
+        if first:
+            stepper.step(0)
+            self._warm = {layers}
         steps = [stepper.step(seed) for seed in range(self._repeats)]
         seconds = Seconds(
             statistics.median(step.sampling for step in steps),
