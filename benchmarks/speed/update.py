@@ -119,9 +119,9 @@ def gradient(policy: SearchPolicy) -> dict[str, Tensor]:
 def max_relative_difference(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
     """The largest difference in a tensor over its largest entry, of all tensors the worst.
 
-    Infinity if not both have the same ones.
+    Infinity if not both have the same ones, or if all are 0, which would compare nothing.
     """
-    if not ours or ours.keys() != theirs.keys():
+    if ours.keys() != theirs.keys() or not any(bool(values.any()) for values in theirs.values()):
         return float("inf")
     return max(
         float((ours[name] - theirs[name]).abs().max() / theirs[name].abs().max().clamp(min=1e-30))

@@ -161,6 +161,8 @@ class TestUpdate:
         assert update.max_relative_difference(two, one) == 0.125  # 0.5 of 4
         assert update.max_relative_difference(one, {"a": one["a"]}) == float("inf")
         assert update.max_relative_difference({}, {}) == float("inf")
+        zeros = {"a": torch.zeros(2)}
+        assert update.max_relative_difference(zeros, zeros) == float("inf")
         broken = {"a": torch.tensor([float("nan"), 4.0]), "b": torch.tensor([10.0])}
         assert not update.max_relative_difference(broken, one) <= update.CLOSE
 
