@@ -119,14 +119,16 @@ def gradient(policy: SearchPolicy) -> dict[str, Tensor]:
 def max_relative_difference(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
     """The largest difference in a tensor over its largest entry, of all tensors the worst.
 
-    Infinity if not both have the same ones, or if all are 0, which would compare nothing.
+    Infinity if not both have the same ones, or if all are 0, which would compare nothing; NaN if
+    one has a NaN.
     """
     if ours.keys() != theirs.keys() or not any(bool(values.any()) for values in theirs.values()):
         return float("inf")
-    return max(
-        float((ours[name] - theirs[name]).abs().max() / theirs[name].abs().max().clamp(min=1e-30))
-        for name in theirs
-    )
+    apart = [
+        (ours[name] - values).abs().max() / values.abs().max().clamp(min=1e-30)
+        for name, values in theirs.items()
+    ]
+    return float(torch.stack(apart).max())  # unlike Python's max it keeps a NaN
 
 
 def make_batch(policy: SearchPolicy, rows: int, length: int, microbatch_rows: int) -> Batch:
