@@ -77,15 +77,15 @@ def _profiled(name: str, work: Callable[[], object]) -> dict[str, Any]:
     others = [operator for operator in operators if not is_product(operator.name)]
     others.sort(key=lambda operator: -operator.seconds)
     met = "met" if outside <= TARGET else "missed"
-    tqdm.write(
+    lines = [
         f"{name}: {outside:.1%} of {total:.2f} s outside matrix products and attention "
         f"(target <= {TARGET:.0%}: {met}); {plain:.2f} s without the profiler"
-    )
-    for operator in others[:SHOWN]:
-        tqdm.write(
-            f"  {operator.seconds / total:6.1%} {operator.seconds:7.2f} s {operator.calls:8d} calls"
-            f"  {operator.name}"
-        )
+    ]
+    lines += [
+        f"  {o.seconds / total:6.1%} {o.seconds:7.2f} s {o.calls:8d} calls  {o.name}"
+        for o in others[:SHOWN]
+    ]
+    tqdm.write("\n".join(lines))
     return {
         "share_outside": outside,
         "seconds": total,
