@@ -109,19 +109,11 @@ def measure(
             task.check(question, completion)
         return [reward(completion) for completion in completion_ids]
 
-    lora = lora_config(
-        base,
-        LoraOptions(
-            options.lora_rank,
-            options.lora_alpha,
-            options.lora_target_modules,
-            options.lora_last_layers,
-        ),
-    )
     with tempfile.TemporaryDirectory() as folder:
         settings = _settings(task, steps, optimizer_steps, rows)
         settings |= {"gradient_checkpointing": options.gradient_checkpointing}
-        trainer = _trainer(task, base, lora, GRPOConfig(output_dir=folder, **settings), score)
+        config = GRPOConfig(output_dir=folder, **settings)
+        trainer = _trainer(task, base, _adapters(base, options), config, score)
         trainer.add_callback(clock)
         trainer.train()
     peak = resident.read("VmHWM")
@@ -132,6 +124,17 @@ def measure(
     seconds = [end - began for began, end in itertools.pairwise(borders)]
     told = {"sampling_seconds": sampling[1:], "microbatch_rows": rows}
     return Measured(seconds[1:], peak, clock.loaded_bytes, told)
+
+
+def _adapters(base: PreTrainedModel, options: ModelOptions) -> LoraConfig:
+    """Those that our side has."""
+    lora = LoraOptions(
+        options.lora_rank,
+        options.lora_alpha,
+        options.lora_target_modules,
+        options.lora_last_layers,
+    )
+    return lora_config(base, lora)
 
 
 def _settings(task: Task, steps: int, optimizer_steps: int, rows: int) -> dict[str, Any]:
