@@ -16,7 +16,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import torch
 from jsonargparse import ArgumentParser
@@ -31,6 +30,7 @@ from agents.generation.hf import HFEngine
 from agents.preflight import GB
 from agents.trainer import StepOptions, Trainer
 from agents.types import Batch
+from benchmarks import resident
 
 CPU = torch.device("cpu")
 FRUGAL = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
@@ -100,7 +100,7 @@ def _planned(config: RunConfig) -> dict[str, float]:
 def _measure(config: RunConfig) -> dict[str, int]:
     _phases(_config(f"{TINY} --engine.max_episodes 4 --optimizer.microbatch_tokens 1024"))
     gc.collect()
-    before = _status("VmRSS")
+    before = resident.read("VmRSS")
     return {phase: peak - before for phase, peak in _phases(config).items()}
 
 
@@ -114,13 +114,13 @@ def _phases(config: RunConfig) -> dict[str, int]:
     engine = HFEngine(policy)
     trainer.update(_batch(rows=2, width=64), 0)
     peaks = {}
-    _forget_peak()
+    resident.forget_peak()
     _play(engine, config)
-    peaks["sampling"] = _status("VmHWM")
+    peaks["sampling"] = resident.read("VmHWM")
     width = config.env.max_context_tokens or 0
-    _forget_peak()
+    resident.forget_peak()
     trainer.update(_batch(config.optimizer.microbatch_tokens // width, width), 0)
-    peaks["training"] = _status("VmHWM")
+    peaks["training"] = resident.read("VmHWM")
     return peaks
 
 
@@ -151,19 +151,6 @@ def _batch(rows: int, width: int) -> Batch:
         group_ids=torch.zeros(rows, dtype=torch.int64),
         strata=torch.zeros(rows, dtype=torch.int64),
     )
-
-
-def _status(key: str) -> int:
-    """A line of /proc/self/status that counts kB, in bytes."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(key):
-            return int(line.split()[1]) * 1024
-    raise KeyError(key)
-
-
-def _forget_peak() -> None:
-    """Let the kernel's record of the most resident memory start again from now."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 if __name__ == "__main__":

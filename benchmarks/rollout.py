@@ -21,9 +21,7 @@ from agents.config import ModelOptions
 from agents.engine import Sampling
 from agents.generation.hf import HFEngine
 from agents.policy import SearchPolicy
-from agents.prompts import Framing, build_framing
-from envs.datasets import atlas
-from envs.registration import make_env
+from benchmarks.speed.task import Shape, build_task
 
 
 def main() -> None:
@@ -38,8 +36,9 @@ def main() -> None:
     policy = build_policy(ModelOptions(name="embedded", lora_last_layers=10), seed=0)
     # A fixed amount of work on both sides: no turn may end early.
     policy.end_ids = frozenset()
-    framing = build_framing(policy.tokenizer, "minimal", "inline", "system")
-    prompts, observations = _script(framing, args.questions, args.turns)
+    shape = Shape(args.questions, args.group_size, args.turns, args.tokens)
+    task = build_task(shape, policy.tokenizer)
+    prompts, observations = task.prompts, task.observation_ids
     sides = {"engine": _engine, "generate": _generate}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     rounds = args.repeats + 1  # the first warms memory up and does not count
@@ -63,23 +62,6 @@ def main() -> None:
             f"(min {min(values):.1f}, max {max(values):.1f})"
         )
     print(f"    ratio {medians['generate'] / medians['engine']:6.2f}")
-
-
-def _script(
-    framing: Framing, count: int, turns: int
-) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
-    """Prompts, and per question the ids of the observations after each turn but the last."""
-    world = atlas.build(atlas.Config(hops=(turns,) if turns <= 4 else (4,)))
-    assert world.demonstrate is not None
-    env = make_env(dataset=world, top_k=2, max_turns=turns + 2)
-    prompts, observations = [], []
-    for question in world.questions[:count]:
-        env.reset(options={"question": question})
-        texts = world.demonstrate(question, False)[: turns - 1]
-        read = [framing.observation_ids(env.step(text)[0]) for text in texts]
-        prompts.append(framing.prompt_ids(question))
-        observations.append(read)
-    return prompts, observations
 
 
 def _engine(

@@ -1,0 +1,1 @@
+"""How fast a training step is: the parts of `python -m benchmarks.training`."""
