@@ -39,6 +39,12 @@ def test_a_medical_option_is_shown_on_its_own_sets_only() -> None:
     assert [cell.dataset for cell in planned] == ["pubmedqa", "bioasq"]
 
 
+def test_an_agents_corpus_is_put_aside_where_another_one_is_searched() -> None:
+    planned = plan(Path("out")).cells(["direct", "search_r1, trained"], ["nq", "medqa", "atlas"])
+    aside = [cell.dataset for cell in planned if "--retriever.corpus" in cell.flags]
+    assert aside == ["medqa"]
+
+
 def result(cell: cells.Cell, **summary: object) -> None:
     cell.folder.mkdir(parents=True)
     (cell.folder / "summary.json").write_text(json.dumps(summary))
