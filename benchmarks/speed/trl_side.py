@@ -18,7 +18,7 @@ from peft import LoraConfig
 from transformers import PreTrainedModel, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from agents.adapters import LoraOptions, lora_config
+from agents.adapters import lora_config, lora_options
 from agents.model_options import ModelOptions
 from benchmarks import resident
 
@@ -113,7 +113,7 @@ def measure(
         settings = _settings(task, steps, optimizer_steps, rows)
         settings |= {"gradient_checkpointing": options.gradient_checkpointing}
         config = GRPOConfig(output_dir=folder, **settings)
-        trainer = _trainer(task, base, _adapters(base, options), config, score)
+        trainer = _trainer(task, base, lora_config(base, lora_options(options)), config, score)
         trainer.add_callback(clock)
         trainer.train()
     peak = resident.read("VmHWM")
@@ -124,17 +124,6 @@ def measure(
     seconds = [end - began for began, end in itertools.pairwise(borders)]
     told = {"sampling_seconds": sampling[1:], "microbatch_rows": rows}
     return Measured(seconds[1:], peak, clock.loaded_bytes, told)
-
-
-def _adapters(base: PreTrainedModel, options: ModelOptions) -> LoraConfig:
-    """Those that our side has."""
-    lora = LoraOptions(
-        options.lora_rank,
-        options.lora_alpha,
-        options.lora_target_modules,
-        options.lora_last_layers,
-    )
-    return lora_config(base, lora)
 
 
 def _settings(task: Task, steps: int, optimizer_steps: int, rows: int) -> dict[str, Any]:
