@@ -4,7 +4,7 @@ A session holds R rows, one per episode; the rows of one group share a prompt. E
 `agents/generation/`, one file each.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,15 +62,23 @@ class Sample:
     logprobs: tuple[float, ...]
 
 
+# Row, its turn -> called as soon as the turn is complete.
+Ended = Callable[[int, Sample], object]
+
+
 class Session(Protocol):
     """Episodes being played."""
 
-    def turn(self, contexts: Mapping[int, Sequence[int]]) -> dict[int, Sample]:
+    def turn(
+        self, contexts: Mapping[int, Sequence[int]], ended: Ended = lambda row, sample: None
+    ) -> dict[int, Sample]:
         """Sample one turn for each row named.
 
         Args:
             contexts: Row -> token ids to read first (the observation; empty on the first turn).
                 A row left out has finished and does not come back.
+            ended: Told of turns while others are still being sampled, in the calling thread; of a
+                row once or not at all. What is slow outside can begin then.
 
         Returns:
             Row -> its turn.

@@ -10,9 +10,10 @@ from retrieval.cache import CachedRetriever
 from retrieval.errors import RetrievalError
 
 from .chat import Ask, ChatModel, ModelError, Reply
+from .lookahead import prefetch
 from .methods import Script, Seen
 from .predictions import Played
-from .rollout import Progress, prefetch
+from .rollout import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Play episodes in lockstep: G per question, every turn of all of them sampled in one batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from retrieval.cache import CachedRetriever
 from retrieval.errors import RetrievalError
 
 from .engine import Engine, Sample, Sampling, Session
+from .lookahead import Lookahead
 from .prompts import Framing
 from .types import Trajectory, Turn
 
@@ -26,7 +27,7 @@ class Rollout:
         engine: Samples turns.
         framing: Turns questions and observations into token ids.
         make_env: A fresh environment, one per episode; all share `retriever`.
-        retriever: Asked once per turn with the queries of all episodes.
+        retriever: Asked before the environments ask (`Lookahead`).
         decode: Token ids -> the text of a turn.
         top_k: The environment's passages per search, for the prefetch to ask the same.
         max_episodes: Episodes played at the same time; a larger call is played in parts.
@@ -96,25 +97,33 @@ class Rollout:
             player.unread = prompts[index // group_size]
         # The session has read the prompts already.
         contexts: dict[int, Sequence[int]] = dict.fromkeys(range(len(players)), ())
-        while contexts:
-            samples = session.turn(contexts)
-            spoken = self.framing.dialect.to_env
-            texts = {row: spoken(self.decode(sample.ids)) for row, sample in samples.items()}
-            actions = map(parse, texts.values())
-            queries = [a.content for a in actions if a.kind is ActionKind.SEARCH]
-            prefetch(self.retriever, queries, self.top_k)
-            for row, text in texts.items():
-                players[row].step(text, samples[row], self.framing)
-            contexts = {row: players[row].unread for row in samples if not players[row].ended}
-            progress(len(samples) - len(contexts))
+        with Lookahead(self.retriever, self.top_k) as lookahead:
+            while contexts:
+                samples, texts = self._turn(session, contexts, lookahead)
+                for row, sample in samples.items():
+                    players[row].step(texts[row], sample, self.framing)
+                contexts = {row: players[row].unread for row in samples if not players[row].ended}
+                progress(len(samples) - len(contexts))
 
+    def _turn(
+        self, session: Session, contexts: dict[int, Sequence[int]], lookahead: Lookahead
+    ) -> tuple[dict[int, Sample], dict[int, str]]:
+        """A turn of all rows, and what they say to the environment; their searches are done."""
+        texts: dict[int, str] = {}
 
-def prefetch(retriever: CachedRetriever, queries: Sequence[str], top_k: int) -> None:
-    """One batch search for all; if it fails, each environment meets the failure itself."""
-    try:
-        retriever.prefetch(queries, top_k)
-    except RetrievalError:
-        return
+        def hear(ended: Mapping[int, Sample]) -> None:
+            said = {
+                row: self.framing.dialect.to_env(self.decode(sample.ids))
+                for row, sample in ended.items()
+            }
+            texts.update(said)
+            actions = map(parse, said.values())
+            lookahead.ask([a.content for a in actions if a.kind is ActionKind.SEARCH])
+
+        samples = session.turn(contexts, lambda row, sample: hear({row: sample}))
+        hear({row: sample for row, sample in samples.items() if row not in texts})
+        lookahead.wait()
+        return samples, texts
 
 
 class _Player:

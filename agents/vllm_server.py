@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,12 +102,17 @@ class VllmServer:
         """Let it forget an adapter."""
         self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name})
 
-    def complete(self, requests: Sequence[Mapping[str, Any]]) -> list[Completion]:
+    def complete(
+        self,
+        requests: Sequence[Mapping[str, Any]],
+        ended: Callable[[int, Completion], object] = lambda place, completion: None,
+    ) -> list[Completion]:
         """Sample after prompts, all at once.
 
         Args:
             requests: The fields `model`, `prompt` (token ids), `max_tokens`, `temperature`, `seed`,
                 `stop` and `stop_token_ids` of a completion.
+            ended: Told of each, in the order in which they end: which request, what came of it.
 
         Raises:
             DivergedError: Log-probabilities that are not numbers.
@@ -118,7 +123,11 @@ class VllmServer:
         # One request per row: the seed of a request holds for all its prompts.
         threads = ThreadPoolExecutor(min(len(requests), self._concurrency))
         try:
-            return list(threads.map(self._complete, requests))
+            futures = [threads.submit(self._complete, request) for request in requests]
+            places = {future: place for place, future in enumerate(futures)}
+            for future in as_completed(futures):
+                ended(places[future], future.result())
+            return [future.result() for future in futures]
         finally:
             # After a failure or Ctrl-C what has not been asked yet is not asked any more.
             threads.shutdown(wait=False, cancel_futures=True)

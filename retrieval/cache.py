@@ -19,6 +19,7 @@ class CachedRetriever:
     two threads that miss the same query at once both search for it.
 
     Attributes:
+        elsewhere: Whether the engine works in another process (`Retriever`).
         hits: Queries that `search` answered without the engine, repeats within a call included.
         misses: Queries that the engine was asked, by `search` or `prefetch`.
         last_error: How the engine failed last; None if it never has.
@@ -37,6 +38,7 @@ class CachedRetriever:
         if max_entries < 1:
             raise InputError(f"max_entries is {max_entries}: keep at least 1 answer")
         self._retriever = retriever
+        self.elsewhere: bool = getattr(retriever, "elsewhere", False)
         self._max_entries = max_entries
         self._memo: OrderedDict[tuple[str, int], tuple[Hit, ...]] = OrderedDict()
         self._lock = threading.Lock()

@@ -36,8 +36,11 @@ class Isolated:
     After `MAX_DEATHS` deaths without an answer between them every search fails at once.
 
     Attributes:
+        elsewhere: True.
         fingerprint: Of the corpus that is searched.
     """
+
+    elsewhere = True
 
     def __init__(
         self, name: str, config: Any, corpus: Corpus | None = None, timeout_s: float = 600.0

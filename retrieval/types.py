@@ -36,7 +36,11 @@ class Hit:
 
 
 class Retriever(Protocol):
-    """A search engine: batch in, batch out."""
+    """A search engine: batch in, batch out.
+
+    One that works in another process may have an attribute `elsewhere = True`: whoever has more to
+    do meanwhile then asks it from a thread.
+    """
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Find passages.

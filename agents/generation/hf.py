@@ -15,7 +15,7 @@ from torch import Tensor
 
 from retrieval.errors import InputError
 
-from ..engine import DivergedError, Engine, Sample, Sampling
+from ..engine import DivergedError, Ended, Engine, Sample, Sampling
 from ..kv_cache import RowCache
 from ..policy import SearchPolicy
 from ..turn_end import TurnEnd
@@ -81,7 +81,9 @@ class HFSession:
         self._unread: dict[int, list[int]] = {row: [] for row in self._owners}
 
     @torch.inference_mode()
-    def turn(self, contexts: Mapping[int, Sequence[int]]) -> dict[int, Sample]:
+    def turn(
+        self, contexts: Mapping[int, Sequence[int]], ended: Ended = lambda row, sample: None
+    ) -> dict[int, Sample]:
         """Read each row's context, then sample until its turn ends."""
         if self._cache.times_opened != self._opening:
             raise ValueError("turn: the engine has opened another session since")
@@ -89,7 +91,7 @@ class HFSession:
         texts = [self._unread[owner] + list(contexts[owner]) for owner in self._owners]
         if any(texts):
             self._hidden = self._read(texts)
-        return self._sample()
+        return self._sample(ended)
 
     def _keep(self, contexts: Mapping[int, Sequence[int]]) -> None:
         kept = self._gather(lambda owner: owner in contexts, len(self._owners))
@@ -148,7 +150,7 @@ class HFSession:
         self._cache.advance(counts)
         return hidden[torch.arange(len(texts), device=device), counts - 1]
 
-    def _sample(self) -> dict[int, Sample]:
+    def _sample(self, ended: Ended) -> dict[int, Sample]:
         """Decode all rows; those whose turn has ended move behind the active ones."""
         shape = (self._group_size, self._sampling.max_tokens)
         draws = torch.cat(
@@ -162,6 +164,8 @@ class HFSession:
             for owner, token, logprob in zip(owners, ids, logprobs, strict=True):
                 if not turns[owner].ended:
                     turns[owner].add(token, logprob)
+                    if turns[owner].ended:
+                        ended(owner, turns[owner].sample())
             active = self._compact(active, turns)
             if active == 0:
                 break
@@ -172,7 +176,7 @@ class HFSession:
         self._unread = {owner: [turn.ids[-1]] for owner, turn in turns.items()} | {
             owner: [] for owner in self._unread if owner not in turns
         }
-        return {owner: Sample(tuple(t.ids), tuple(t.logprobs)) for owner, t in turns.items()}
+        return {owner: turn.sample() for owner, turn in turns.items()}
 
     def _decode(self, tokens: list[list[int]], alive: list[bool]) -> None:
         device = self._policy.device
@@ -259,3 +263,7 @@ class _TurnSoFar:
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.ended = self._end.reached(token)
+
+    def sample(self) -> Sample:
+        """The turn so far."""
+        return Sample(tuple(self.ids), tuple(self.logprobs))

@@ -29,7 +29,7 @@ from retrieval.replicas import check_url
 
 from .. import bounds
 from ..delivery import Spoken, check_delivery
-from ..engine import Engine, Sample, Sampling
+from ..engine import Ended, Engine, Sample, Sampling
 from ..policy import POLICY, SearchPolicy
 from ..seeding import Draw, derive
 from ..turn_end import TurnEnd
@@ -184,7 +184,9 @@ class VllmSession:
         self._texts = {row: list(prompts[row // group_size]) for row in rows}
         self._turns = 0
 
-    def turn(self, contexts: Mapping[int, Sequence[int]]) -> dict[int, Sample]:
+    def turn(
+        self, contexts: Mapping[int, Sequence[int]], ended: Ended = lambda row, sample: None
+    ) -> dict[int, Sample]:
         """Sample one turn of each row from its whole text so far."""
         if self._engine.times_opened != self._opening:
             raise ValueError("turn: the engine has opened another session since")
@@ -192,13 +194,15 @@ class VllmSession:
             raise ValueError("turn: a context for a row that had left the batch")
         texts = {row: [*self._texts[row], *context] for row, context in contexts.items()}
         self._check_room(texts)
-        completions = self._engine.server.complete(
-            [self._request(row, text) for row, text in texts.items()]
-        )
-        samples = {
-            row: self._sample(completion)
-            for row, completion in zip(texts, completions, strict=True)
-        }
+        rows = list(texts)
+        made: dict[int, Sample] = {}
+
+        def complete(place: int, completion: Completion) -> None:
+            made[rows[place]] = self._sample(completion)
+            ended(rows[place], made[rows[place]])
+
+        self._engine.server.complete([self._request(row, texts[row]) for row in rows], complete)
+        samples = {row: made[row] for row in rows}
         if self._engine.unproven:
             self._prove(texts, samples)
         self._texts = {row: [*text, *samples[row].ids] for row, text in texts.items()}

@@ -105,8 +105,11 @@ class HttpRetriever:
     """A Retriever; threads may share it. A copy, also in another process, asks the servers anew.
 
     Attributes:
+        elsewhere: True.
         fingerprint: Of the corpus that is searched, or "unknown".
     """
+
+    elsewhere = True
 
     def __init__(self, config: Config, expected: str | None) -> None:
         self._config, self._expected = config, expected

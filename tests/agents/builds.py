@@ -10,7 +10,7 @@ import torch
 
 from agents.batching import to_batch
 from agents.critic import Critic
-from agents.engine import Engine, Sample, Sampling, Session
+from agents.engine import Ended, Engine, Sample, Sampling, Session
 from agents.models import load_base
 from agents.policy import LoraOptions, SearchPolicy
 from agents.prompts import Framing, build_framing
@@ -104,12 +104,14 @@ class ScriptedEngine:
     """An engine that knows no model: `write(row, turn)` gives the token ids of a turn.
 
     It keeps what it was given to read and what it wrote, and draws log-probabilities of its own.
+    With `tells` it tells of every turn as it ends.
     """
 
     importance_cap = None
 
-    def __init__(self, write: Callable[[int, int], Sequence[int]]) -> None:
+    def __init__(self, write: Callable[[int, int], Sequence[int]], tells: bool = False) -> None:
         self.write = write
+        self.tells = tells
         self.sessions: list[ScriptedSession] = []
 
     def open(
@@ -117,7 +119,7 @@ class ScriptedEngine:
     ) -> "ScriptedSession":
         rows = [tuple(prompt) for prompt in prompts for _ in range(group_size)]
         offset = sum(len(session.read) for session in self.sessions)
-        self.sessions.append(ScriptedSession(self.write, rows, offset))
+        self.sessions.append(ScriptedSession(self, rows, offset))
         return self.sessions[-1]
 
     def episodes(self) -> list[tuple[list[tuple[int, ...]], list[Sample]]]:
@@ -132,26 +134,30 @@ class ScriptedEngine:
 class ScriptedSession:
     def __init__(
         self,
-        write: Callable[[int, int], Sequence[int]],
+        engine: ScriptedEngine,
         prompts: Sequence[tuple[int, ...]],
         offset: int,
     ) -> None:
         self.read: list[list[tuple[int, ...]]] = [[prompt] for prompt in prompts]
         self.written: list[list[Sample]] = [[] for _ in prompts]
-        self._write = write
+        self._engine = engine
         self._offset = offset
         self._random = random.Random(offset)
 
-    def turn(self, contexts: Mapping[int, Sequence[int]]) -> dict[int, Sample]:
+    def turn(
+        self, contexts: Mapping[int, Sequence[int]], ended: Ended = lambda row, sample: None
+    ) -> dict[int, Sample]:
         result = {}
         for row, context in contexts.items():
             turn = len(self.written[row])
             if turn:
                 self.read[row].append(tuple(context))
-            ids = tuple(self._write(self._offset + row, turn))
+            ids = tuple(self._engine.write(self._offset + row, turn))
             logprobs = tuple(-10 * self._random.random() for _ in ids)
             result[row] = Sample(ids, logprobs)
             self.written[row].append(result[row])
+            if self._engine.tells:
+                ended(row, result[row])
         return result
 
 
@@ -185,11 +191,13 @@ class RecordedSession:
         self._session = session
         self._offset = offset
 
-    def turn(self, contexts: Mapping[int, Sequence[int]]) -> dict[int, Sample]:
+    def turn(
+        self, contexts: Mapping[int, Sequence[int]], ended: Ended = lambda row, sample: None
+    ) -> dict[int, Sample]:
         for row, context in contexts.items():
             if context:
                 self._recorder.read[self._offset + row].append(tuple(context))
-        samples = self._session.turn(contexts)
+        samples = self._session.turn(contexts, ended)
         for row, sample in samples.items():
             self._recorder.written[self._offset + row].append(sample)
         return samples

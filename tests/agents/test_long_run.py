@@ -28,7 +28,7 @@ def build(config, policy):
             self.session, self.seed = session, seed
             self.first = True
 
-        def turn(self, contexts):
+        def turn(self, contexts, ended=None):
             turns = self.session.turn(contexts)
             if self.first:
                 for row in list(turns)[::2]:

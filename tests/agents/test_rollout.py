@@ -1,5 +1,7 @@
 """Rollouts through the real environment and search engine; T11 and T19 of the lessons."""
 
+import threading
+
 import pytest
 
 from agents.generation.hf import HFEngine
@@ -8,7 +10,9 @@ from agents.rollout import demonstrate, failed, usable
 from envs.actions import LAST_TURN, REMINDER
 from envs.types import Question, StopReason
 from retrieval.cache import CachedRetriever
+from retrieval.corpus import Corpus
 from retrieval.errors import RetrievalError
+from retrieval.isolate import Isolated
 from retrieval.retrievers import bm25s
 from retrieval.types import Hit
 from tests.agents import builds
@@ -16,6 +20,7 @@ from tests.agents import builds
 QUESTIONS = builds.world().questions
 WRONG = "<answer>nobody</answer>"
 TITLE = QUESTIONS[0].supporting_titles[0]
+TITLES = [passage.title for passage in builds.world().passages]
 
 
 class Flaky:
@@ -167,6 +172,54 @@ def test_the_queries_of_a_turn_are_one_batch_search(policy) -> None:
     rollout.play(QUESTIONS[:4], 1, builds.sampling())
     # Turn 1 asks a, b and a again; turn 2 only what it does not remember.
     assert flaky.calls == [["a", "b"], ["c"]]
+
+
+class Elsewhere(Flaky):
+    """An engine of another process, as far as the rollout can tell."""
+
+    elsewhere = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Event()
+
+    def search(self, queries, k):
+        self.asked.set()
+        return super().search(queries, k)
+
+
+def test_an_engine_elsewhere_searches_while_other_turns_are_sampled(policy) -> None:
+    engine = Elsewhere()
+
+    def write(row, turn):
+        # The second row's turn takes as long as the search of the first one's.
+        assert row == 0 or engine.asked.wait(60)
+        return policy.encode("<search>a</search>" if turn == 0 else WRONG)
+
+    rollout = builds.build_rollout(
+        builds.ScriptedEngine(write, tells=True),
+        policy,
+        retriever=CachedRetriever(engine),
+        max_turns=2,
+    )
+    rollout.play(QUESTIONS[:2], 1, builds.sampling())
+    assert engine.calls == [["a"]]
+
+
+def test_where_the_search_runs_changes_no_episode(policy) -> None:
+    def write(row, turn):
+        title = TITLES[(3 * row + turn) % len(TITLES)]
+        return policy.encode(f"<search>{title}</search>" if turn < 2 else WRONG)
+
+    def play(retriever):
+        engine = builds.ScriptedEngine(write, tells=True)
+        rollout = builds.build_rollout(engine, policy, retriever=retriever, max_turns=3)
+        return rollout.play(QUESTIONS[:4], 3, builds.sampling())
+
+    corpus = Corpus.of(builds.world().passages)
+    isolated = CachedRetriever(Isolated("bm25s", bm25s.Config(), corpus))
+    assert isolated.elsewhere and not builds.search_engine().elsewhere
+    assert play(isolated) == play(builds.search_engine())
 
 
 def test_the_environment_counts_in_the_policys_tokens(policy) -> None:

@@ -260,6 +260,21 @@ def test_a_token_without_probability_is_never_drawn(policy) -> None:
         assert token == int(logits.argmax()) != 0 and logprob == pytest.approx(0.0, abs=1e-3)
 
 
+def test_turns_are_told_of_as_they_end(policy) -> None:
+    told = {}
+    rows = len(PROMPTS) * 4
+    session = HFEngine(policy).open(PROMPTS, 4, sampling())
+
+    def ended(row, sample) -> None:
+        assert row not in told
+        told[row] = sample
+
+    samples = session.turn(dict.fromkeys(range(rows), ()), ended)
+    assert told == samples
+    lengths = [len(sample.ids) for sample in told.values()]
+    assert lengths == sorted(lengths) and lengths[0] < lengths[-1]
+
+
 def test_t7_adapters_take_part_in_sampling() -> None:
     first = Script(builds.build_policy(), sampling(stop=())).play_all()
     second = Script(builds.build_policy(b_std=0.1), sampling(stop=())).play_all()

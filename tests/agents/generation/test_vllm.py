@@ -106,6 +106,13 @@ def test_a_rows_draws_do_not_depend_on_its_neighbours(server, policy) -> None:
     assert few[1] == many[1]
 
 
+def test_every_turn_is_told_of_as_it_ends(server, policy) -> None:
+    session = connected(server, policy).open(PROMPTS, 2, sampling())
+    told = {}
+    samples = session.turn(dict.fromkeys(range(6), ()), told.setdefault)
+    assert told == samples and list(samples) == list(range(6))
+
+
 def test_t7_the_adapter_goes_out_when_it_has_changed_and_only_then(server, policy) -> None:
     engine = connected(server, policy)
     play(engine, GREEDY)
