@@ -191,6 +191,20 @@ def _curves(rows: Rows, column: str) -> list[np.ndarray]:
     return [np.array(curve) for curve in by_seed.values()]
 
 
+def _by_step(rows: Rows, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """The steps (T,), and the values (seeds, T) at them; NaN where a seed has none.
+
+    A step that the guard undid because nothing could be sampled has no row.
+    """
+    steps = sorted({int(row["step"]) for row in rows})
+    seeds = list(dict.fromkeys(row["seed"] for row in rows))
+    values = np.full((len(seeds), len(steps)), np.nan)
+    for row in rows:
+        if row[column]:
+            values[seeds.index(row["seed"]), steps.index(int(row["step"]))] = float(row[column])
+    return np.array(steps), values
+
+
 def figure(rows: Rows, variants: Sequence[str], file: Path) -> None:
     """All metrics over steps, mean and range over seeds, one column per regime."""
     import matplotlib
@@ -210,10 +224,9 @@ def figure(rows: Rows, variants: Sequence[str], file: Path) -> None:
             for number, variant in enumerate(variants):
                 color = f"C{number}"  # the same in every axis, whichever metrics a variant has
                 chosen = [r for r in rows if (r["regime"], r["variant"]) == (regime, variant)]
-                curves = _curves(chosen, column)
-                if not curves or np.isnan(curves).all():
+                steps, curves = _by_step(chosen, column)
+                if np.isnan(curves).all():
                     continue
-                steps = np.arange(1, len(curves[0]) + 1)
                 axis.plot(
                     steps, np.nanmean(curves, axis=0), label=variant, color=color, linewidth=1
                 )

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from jsonargparse import ArgumentParser
 
@@ -74,6 +75,19 @@ def test_the_csv_and_the_table_by_hand(tmp_path: Path) -> None:
     assert line in report.table(rows)
     report.figure(rows, ["ppo"], tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def test_a_step_without_a_row_is_a_gap_of_its_seed_alone(tmp_path: Path) -> None:
+    planned = runs.plan(tmp_path, ["off-policy"], ["ppo"], range(2))
+    fake(planned[0], [0.3, 0.3, 0.3], 0.7)
+    fake(planned[1], [0.6, 0.5, 0.4], 0.1)
+    rows = report.collect(planned, tmp_path / "stability.csv")
+    del rows[1]  # of the first seed's second step
+    steps, values = report._by_step(rows, "em")
+    assert steps.tolist() == [1, 2, 3]
+    assert values[1].tolist() == [0.6, 0.5, 0.4]
+    assert np.isnan(values[0]).tolist() == [False, True, False]
+    report.figure(rows, ["ppo"], tmp_path / "figure.png")
 
 
 def test_contrasts_are_differences_seed_by_seed(tmp_path: Path) -> None:
