@@ -18,13 +18,16 @@ from .architecture import Architecture, architecture
 from .config import RunConfig
 from .generation.hf import READ_TOKENS
 from .kv_cache import GROWTH
+from .penalty import Penalty
 from .policy import LOGIT_CHUNK
 from .quantization import BYTES_PER_WEIGHT
 
 FLOAT32 = 4
 PROMPT_TOKENS = 512  # allowed for prompt and question where no limit is set for the whole
-# Of a chunk's logits, at the worst moment: scaled, log-softmax, probabilities and their product.
+# Of a token's logit, at the worst moment: scaled, log-softmax, probabilities and their product.
 LOGIT_BYTES = 4 * FLOAT32
+# In an update without an entropy term (agents/head.py): log-softmax and probabilities.
+FROZEN_LOGIT_BYTES = 2 * FLOAT32
 # Copies of the widest layer's output while a block is computed: the gate, and of the layer beside
 # it what the base gives, what the adapter gives, that scaled, and their sum.
 WORKING_COPIES = 5
@@ -214,8 +217,10 @@ def _training(config: RunConfig, sizes: Architecture, context: int, c: int) -> l
         per_token = depth * kept + block
         words = f"{tokens:,} tokens x ({depth} layers x {kept:,} + one of {block:,} bytes)"
     working = tokens * (WORKING_COPIES * sizes.intermediate + 2 * sizes.hidden) * FLOAT32
-    chunk = LOGIT_CHUNK * sizes.vocabulary * LOGIT_BYTES
-    head = f"{LOGIT_CHUNK} tokens x {sizes.vocabulary:,} x {LOGIT_BYTES} bytes"
+    penalty: Penalty = config.penalty.build()
+    logit = LOGIT_BYTES if penalty.entropy else FROZEN_LOGIT_BYTES
+    chunk = LOGIT_CHUNK * sizes.vocabulary * logit
+    head = f"{LOGIT_CHUNK} tokens x {sizes.vocabulary:,} x {logit} bytes"
     return [
         Item("activations", tokens * per_token, words),
         Item("one block's work", working, f"{tokens:,} tokens, widest layer and states"),

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from peft import get_peft_model
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -20,6 +19,7 @@ from retrieval.errors import InputError
 
 from .adapters import LoraOptions, lora_config
 from .compatibility import check_config
+from .head import chosen_logprobs, recomputed_logprobs
 from .kv_cache import RowCache
 
 POLICY = "default"  # peft's name of the first adapter
@@ -35,6 +35,8 @@ class SearchPolicy:
         self._causal: PreTrainedModel = getattr(model, "get_base_model", lambda: model)()
         self._backbone = getattr(self._causal, self._causal.base_model_prefix)
         self._head = self._causal.get_output_embeddings()
+        plain = type(self._head) is torch.nn.Linear  # and no adapter around one
+        self._head_is_frozen = plain and not self._head.weight.requires_grad
         self._pieces: dict[int, str] = {}
         self._active = POLICY
         self._trainable = [p for p in model.parameters() if p.requires_grad]
@@ -211,11 +213,14 @@ class SearchPolicy:
         rows, columns = action_mask.nonzero(as_tuple=True)
         states = self.hidden(input_ids)[rows, columns - 1]
         targets = input_ids[rows, columns]
-        head = self._head_logprobs
-        parts = [
-            checkpoint(head, s, t, temperature, entropy_gradient, use_reentrant=False)
-            for s, t in zip(states.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
-        ]
+        pairs = zip(states.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
+        if self._head_is_frozen and not entropy_gradient:
+            parts = [chosen_logprobs(s, self._head, t, temperature) for s, t in pairs]
+        else:
+            parts = [
+                recomputed_logprobs(s, self._head, t, temperature, entropy_gradient)
+                for s, t in pairs
+            ]
         blank = torch.zeros(input_ids.shape, device=input_ids.device)
         if not parts:
             return blank, blank
@@ -224,14 +229,6 @@ class SearchPolicy:
             blank.index_put((rows, columns), chosen),
             blank.index_put((rows, columns), entropy),
         )
-
-    def _head_logprobs(
-        self, states: Tensor, targets: Tensor, temperature: float, entropy_gradient: bool
-    ) -> tuple[Tensor, Tensor]:
-        every = (self.logits(states).float() / temperature).log_softmax(-1)
-        with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-            entropy = -(every.exp() * every).sum(-1)
-        return every.gather(1, targets[:, None])[:, 0], entropy
 
     def _check_logits(self) -> None:
         """Refuse models whose cache or head this class would handle wrongly."""

@@ -200,7 +200,9 @@ class HFSession:
         """One token per row by inverse CDF: a row's draw does not depend on its neighbours."""
         logits = self._policy.logits(hidden).float()
         if self._sampling.temperature > 0:
-            logprobs = (logits / self._sampling.temperature).log_softmax(-1)
+            if self._sampling.temperature != 1:
+                logits = logits / self._sampling.temperature
+            logprobs = logits.log_softmax(-1)
             ids = inverse_cdf(logprobs.exp(), uniform.to(logprobs.device))
         else:
             logprobs = logits.log_softmax(-1)

@@ -95,7 +95,7 @@ def test_the_parts_by_hand() -> None:
     assert item(found.always, "normaliser") == 4 * policy
     # 16 episodes or 20 questions; 900 tokens in steps of 128 slots; 2 layers of 2 x 32 numbers.
     assert item(found.sampling, "key-value cache") == 20 * 1024 * 2 * 2 * 32 * 4
-    assert item(found.training, "logits of a chunk") == 512 * 1024 * 16
+    assert item(found.training, "logits of a chunk") == 512 * 1024 * 8
     assert found.context_tokens == 900 and found.step_tokens == 16 * 900
     # 2,048 tokens; norms, three inputs (attention's output stays anyway), 7 of rank 8, ...
     block = 2 * 65 * 4 + (64 + 64 + 128) * 4 + 7 * 8 * 4 + 2 * 96 * 4 + 4 * 4 + 3 * 128 * 4
@@ -103,6 +103,13 @@ def test_the_parts_by_hand() -> None:
     assert found.peak == found.least + max(
         sum(i.bytes for i in found.sampling), sum(i.bytes for i in found.training)
     )
+
+
+def test_an_entropy_term_keeps_more_of_the_logits() -> None:
+    """Its gradient needs scaled logits, log-softmax, probabilities and their product."""
+    flags = ["--penalty.name", "entropy", "--penalty.coef", "0.01"]
+    found = estimate(read(*flags), torch.float32, on_gpu=False)
+    assert item(found.training, "logits of a chunk") == 512 * 1024 * 16
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
