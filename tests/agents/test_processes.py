@@ -76,8 +76,11 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run in one process, to its end."""
-    folder = tmp_path_factory.mktemp("one")
-    file = runs.config_file(folder, **CHANGES)
+    return alone(tmp_path_factory.mktemp("one"), CHANGES)
+
+
+def alone(folder: Path, changes: dict[str, dict[str, Any]]) -> Path:
+    file = runs.config_file(folder, **changes)
     assert main(["--config", str(file), "--run.dir", str(folder / "run")]) == 0
     return folder / "run"
 
@@ -226,10 +229,7 @@ def test_one_process_goes_on_from_what_two_have_left(
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one process makes of the faulty run."""
-    folder = tmp_path_factory.mktemp("faulty")
-    file = runs.config_file(folder, **FAULTY)
-    assert main(["--config", str(file), "--run.dir", str(folder / "run")]) == 0
-    return folder / "run"
+    return alone(tmp_path_factory.mktemp("faulty"), FAULTY)
 
 
 def adapter(folder: Path, step: int) -> dict[str, torch.Tensor]:
