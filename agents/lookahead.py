@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 
 from retrieval.cache import CachedRetriever
 from retrieval.errors import RetrievalError
@@ -15,7 +14,7 @@ class Lookahead:
     An engine that works elsewhere (`CachedRetriever.elsewhere`) is asked at once, in a thread; what
     comes in while it is busy is its next batch. Any other would only take the cores that sample:
     it is asked in one batch, by `wait`. A search that fails is left to the environments, each of
-    which then meets its own failure. One thread uses it, as a context.
+    which then meets its own failure. One thread uses it, and closes it.
     """
 
     def __init__(self, retriever: CachedRetriever, k: int) -> None:
@@ -32,17 +31,9 @@ class Lookahead:
         self._under_way: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, "lookahead") if retriever.elsewhere else None
 
-    def __enter__(self) -> "Lookahead":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Begin nothing more, and wait for nothing: after Ctrl-C nobody waits for a search."""
         if self._thread is not None:
-            # After Ctrl-C nobody waits for a search.
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     def ask(self, queries: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """Play episodes in lockstep: G per question, every turn of all of them sampled in one batch."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,7 +98,7 @@ class Rollout:
             player.unread = prompts[index // group_size]
         # The session has read the prompts already.
         contexts: dict[int, Sequence[int]] = dict.fromkeys(range(len(players)), ())
-        with Lookahead(self.retriever, self.top_k) as lookahead:
+        with closing(Lookahead(self.retriever, self.top_k)) as lookahead:
             while contexts:
                 samples, texts = self._turn(session, contexts, lookahead)
                 for row, sample in samples.items():

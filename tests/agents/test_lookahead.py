@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_what_comes_in_while_the_engine_is_busy_is_its_next_batch() -> None:
     engine = Engine(elsewhere=True)
     memo = CachedRetriever(engine)
     engine.gate.clear()
-    with Lookahead(memo, 3) as lookahead:
+    with closing(Lookahead(memo, 3)) as lookahead:
         lookahead.ask(["a"])
         assert engine.begun.wait(PATIENCE_S)  # nobody waits yet
         lookahead.ask(["b", "c"])
@@ -59,7 +60,7 @@ def test_what_comes_in_while_the_engine_is_busy_is_its_next_batch() -> None:
 
 def test_an_engine_in_this_process_is_asked_in_one_batch_while_nothing_is_sampled() -> None:
     engine = Engine(elsewhere=False)
-    with Lookahead(CachedRetriever(engine), 3) as lookahead:
+    with closing(Lookahead(CachedRetriever(engine), 3)) as lookahead:
         lookahead.ask(["a"])
         lookahead.ask(["b", "a"])
         assert engine.calls == []
@@ -72,7 +73,7 @@ def test_an_engine_in_this_process_is_asked_in_one_batch_while_nothing_is_sample
 def test_a_search_that_fails_is_left_to_the_environments(elsewhere: bool) -> None:
     engine = Engine(elsewhere)
     memo = CachedRetriever(engine)
-    with Lookahead(memo, 3) as lookahead:
+    with closing(Lookahead(memo, 3)) as lookahead:
         lookahead.ask(["broken"])
         lookahead.wait()
         lookahead.ask(["a"])
@@ -87,7 +88,7 @@ def test_a_bug_of_the_engine_is_no_failed_search(elsewhere: bool) -> None:
     engine = Engine(elsewhere)
     with (
         pytest.raises(ZeroDivisionError),
-        Lookahead(CachedRetriever(engine), 3) as lookahead,
+        closing(Lookahead(CachedRetriever(engine), 3)) as lookahead,
     ):
         lookahead.ask(["bug"])
         lookahead.wait()
@@ -96,7 +97,10 @@ def test_a_bug_of_the_engine_is_no_failed_search(elsewhere: bool) -> None:
 def test_whoever_leaves_early_does_not_wait() -> None:
     engine = Engine(elsewhere=True)
     engine.gate.clear()
-    with pytest.raises(KeyboardInterrupt), Lookahead(CachedRetriever(engine), 3) as lookahead:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        closing(Lookahead(CachedRetriever(engine), 3)) as lookahead,
+    ):
         lookahead.ask(["a"])
         assert engine.begun.wait(PATIENCE_S)
         lookahead.ask(["b"])
