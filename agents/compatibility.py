@@ -1,13 +1,19 @@
 """Whether a model and the adapters asked for fit what this floor can do, before it is used."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from retrieval.errors import InputError
+
+from .kv_cache import RowCache
+
+if TYPE_CHECKING:
+    from .policy import SearchPolicy
 
 
 def check_config(config: Any) -> None:
@@ -64,3 +70,44 @@ def check_adapters(
         known = sorted({name.rpartition(".")[2] for name in linear})
         culprit = f"{', '.join(missing)} not found" if missing else "none given"
         raise InputError(f"model.lora_target_modules: {culprit}; this model has {', '.join(known)}")
+
+
+@torch.no_grad()
+def check_logits(policy: "SearchPolicy") -> None:
+    """Refuse models whose cache or output layer a policy would handle wrongly.
+
+    Raises:
+        InputError: Logits that are changed afterwards, or a cache that changes what is computed.
+    """
+    probe = torch.tensor([[1, 2, 3, 4]], device=policy.device)
+    causal = policy.causal
+    whole = causal(input_ids=probe).logits[0]
+    if not _agree(whole, policy.logits(policy.hidden(probe)[0])):
+        raise InputError(
+            "model.name: this model post-processes its logits (soft-capping or scaling), "
+            "which is not supported; choose another model"
+        )
+    if not _agree(whole, policy.logits(hidden_in_two_reads(policy, probe)[0])):
+        raise InputError(
+            "model.name: with a cache of keys and values this model computes something else "
+            f"(attention {causal.config._attn_implementation!r}); choose another model"
+        )
+
+
+def hidden_in_two_reads(policy: "SearchPolicy", ids: Tensor) -> Tensor:
+    """The states (1, T, H) of a row (1, T) as generation computes them: with a cache, in parts."""
+    cache = RowCache(policy.num_layers, policy.device)
+    cache.open(1)
+    states = []
+    for part in ids.split(3, dim=1):
+        count = torch.tensor([part.shape[1]], device=policy.device)
+        positions, mask = cache.begin(1, count)
+        states.append(policy.hidden(part, mask, positions, cache))
+        cache.advance(count)
+    return torch.cat(states, dim=1)
+
+
+def _agree(expected: Tensor, actual: Tensor) -> bool:
+    """Whether logits are equal but for rounding."""
+    tolerance = 1e-3 if expected.dtype in (torch.float32, torch.float64) else 5e-2
+    return bool((expected - actual).abs().max() <= tolerance * expected.abs().max())

@@ -39,8 +39,7 @@ class Critic:
         """(B, T) float32, differentiable: V of the state before each action token, 0 elsewhere."""
         rows, columns = batch.action_mask.nonzero(as_tuple=True)
         with self.policy.adapter(ADAPTER):
-            hidden = self.policy.hidden(batch.input_ids)
-        # The state before token t is what the model knows after reading token t - 1.
-        chosen = self.head(hidden[rows, columns - 1].float())[:, 0]
+            states = self.policy.states_before(batch.input_ids, rows, columns)
+        chosen = self.head(states.float())[:, 0]
         blank = torch.zeros(batch.input_ids.shape, device=chosen.device)
         return blank.index_put((rows, columns), chosen)

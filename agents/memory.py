@@ -110,8 +110,9 @@ def estimate(config: RunConfig, dtype: torch.dtype, on_gpu: bool) -> Estimate:
     cache = _cache(config, sizes, context, dtype.itemsize)
     # On a CPU the engine keeps its cache from one step to the next.
     kept = [] if on_gpu else cache[:1]
-    training = [*kept, *_training(config, sizes, context, dtype.itemsize)]
-    sampling = [*cache, *_sampling(config, sizes, context, dtype.itemsize)]
+    states = _states(config, sizes, context, dtype.itemsize)
+    training = [*kept, *states, *_training(config, sizes, context, dtype.itemsize)]
+    sampling = [*cache, *states, *_sampling(config, sizes, context, dtype.itemsize)]
     if on_gpu:
         always.append(Item("CUDA context", CUDA_CONTEXT, "allowed for, not measured"))
         for items in (sampling, training):
@@ -190,6 +191,21 @@ def _cache(config: RunConfig, sizes: Architecture, context: int, c: int) -> list
     )
     grown = Item("cache, growing", layer, "a copy of one layer's keys")
     return [Item("key-value cache", 2 * sizes.layers * layer, words), grown]
+
+
+def keeps_states(config: RunConfig) -> bool:
+    """Whether sampling keeps states of frozen blocks for training (agents/trunk.py)."""
+    last, name = config.model.lora_last_layers, config.engine.name
+    return bool(last) and name == "hf" and config.engine.config.keep_states
+
+
+def _states(config: RunConfig, sizes: Architecture, context: int, c: int) -> list[Item]:
+    if not keeps_states(config) or sizes.adapted_layers == sizes.layers:
+        return []
+    rounds = config.sampling.build(1, config.run.seed).rounds
+    episodes = rounds * config.rollout.questions_per_step * config.rollout.group_size
+    words = f"{episodes} episodes x {context:,} tokens x {sizes.hidden:,} x {c} bytes"
+    return [Item("states of frozen blocks", episodes * context * sizes.hidden * c, words)]
 
 
 def _sampling(config: RunConfig, sizes: Architecture, context: int, c: int) -> list[Item]:

@@ -18,9 +18,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from retrieval.errors import InputError
 
 from .adapters import LoraOptions, lora_config
-from .compatibility import check_config
+from .compatibility import check_config, check_logits
 from .head import chosen_logprobs, recomputed_logprobs
-from .kv_cache import RowCache
+from .trunk import Trunk
 
 POLICY = "default"  # peft's name of the first adapter
 LOGIT_CHUNK = 512  # tokens whose logits exist at the same time
@@ -32,22 +32,23 @@ class SearchPolicy:
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.model = model  # a PeftModel, or a bare base model
         self.tokenizer = tokenizer
-        self._causal: PreTrainedModel = getattr(model, "get_base_model", lambda: model)()
-        self._backbone = getattr(self._causal, self._causal.base_model_prefix)
-        self._head = self._causal.get_output_embeddings()
+        self.causal: PreTrainedModel = getattr(model, "get_base_model", lambda: model)()
+        self._backbone = getattr(self.causal, self.causal.base_model_prefix)
+        self.trunk = Trunk(self._backbone)
+        self._head = self.causal.get_output_embeddings()
         plain = type(self._head) is torch.nn.Linear  # and no adapter around one
         self._head_is_frozen = plain and not self._head.weight.requires_grad
         self._pieces: dict[int, str] = {}
         self._active = POLICY
         self._trainable = [p for p in model.parameters() if p.requires_grad]
         self._learnt = list(self._trainable)  # and what further adapters bring
-        config = self._causal.config.get_text_config()
+        config = self.causal.config.get_text_config()
         self.num_layers: int = config.num_hidden_layers
         self.pad_id: int = tokenizer.pad_token_id or 0
-        self.end_ids = _end_ids(self._causal, tokenizer)
+        self.end_ids = _end_ids(self.causal, tokenizer)
         check_config(config)
         self.max_positions: int = config.max_position_embeddings
-        self._check_logits()
+        check_logits(self)
 
     @classmethod
     def with_lora(
@@ -66,7 +67,7 @@ class SearchPolicy:
         Raises:
             InputError: Options that do not fit the model.
         """
-        self.model.add_adapter(name, lora_config(self._causal, options))
+        self.model.add_adapter(name, lora_config(self.causal, options))
         self._learnt = [*self._trainable, *self.adapter_parameters(name)]
         self._activate(POLICY)
 
@@ -97,12 +98,12 @@ class SearchPolicy:
 
         try:
             # Nothing in a block is random: there is no generator's state to keep.
-            self._causal.activation_checkpointing_enable(
+            self.causal.activation_checkpointing_enable(
                 {"use_reentrant": False, "preserve_rng_state": False, "context_fn": contexts}
             )
         except ValueError as error:
             raise InputError(f"model.gradient_checkpointing: {error}; set it to false") from error
-        for module in self._causal.modules():
+        for module in self.causal.modules():
             if isinstance(module, GradientCheckpointingLayer):
                 module.training = True  # of the block alone: what is inside it stays as it is
 
@@ -133,7 +134,7 @@ class SearchPolicy:
         """The base model's own parameters, under their names without adapters."""
         return {
             name.replace(".base_layer", ""): parameter
-            for name, parameter in self._causal.named_parameters()
+            for name, parameter in self.causal.named_parameters()
             if "lora_" not in name
         }
 
@@ -185,6 +186,23 @@ class SearchPolicy:
             use_cache=cache is not None,
         ).last_hidden_state
 
+    def states_before(self, input_ids: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """(N, H): the last layer's states before the tokens (rows[i], columns[i]).
+
+        Frozen blocks are left out where sampling has kept their states (agents/trunk.py).
+
+        Args:
+            input_ids: (B, T) int64, right-padded.
+            rows: (N,) int64.
+            columns: (N,) int64, above 0: nothing stands before a row's first token.
+        """
+        if not bool((columns > 0).all()):
+            raise ValueError("action_mask: the first token of a row cannot be an action")
+        counts = columns.new_zeros(len(input_ids)).scatter_reduce(0, rows, columns, "amax")
+        kept = self.trunk.states(input_ids, counts.tolist())
+        hidden = self.hidden(input_ids) if kept is None else self.trunk.above(kept)
+        return hidden[rows, columns - 1]
+
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, H) -> (N, V)."""
         return self._head(hidden)
@@ -208,10 +226,8 @@ class SearchPolicy:
             (B, T) log-probabilities in nats, differentiable, and (B, T) entropies in nats; both
             float32 and 0 off the mask.
         """
-        if bool(action_mask[:, 0].any()):
-            raise ValueError("action_mask: the first token of a row cannot be an action")
         rows, columns = action_mask.nonzero(as_tuple=True)
-        states = self.hidden(input_ids)[rows, columns - 1]
+        states = self.states_before(input_ids, rows, columns)
         targets = input_ids[rows, columns]
         pairs = zip(states.split(LOGIT_CHUNK), targets.split(LOGIT_CHUNK), strict=True)
         if self._head_is_frozen and not entropy_gradient:
@@ -230,36 +246,6 @@ class SearchPolicy:
             blank.index_put((rows, columns), entropy),
         )
 
-    def _check_logits(self) -> None:
-        """Refuse models whose cache or head this class would handle wrongly."""
-        probe = torch.tensor([[1, 2, 3, 4]], device=self.device)
-        with torch.no_grad():
-            whole = self._causal(input_ids=probe).logits[0]
-            plain = self.logits(self.hidden(probe)[0])
-            cached = self.logits(self._hidden_in_two_reads(probe)[0])
-        if not _agree(whole, plain):
-            raise InputError(
-                "model.name: this model post-processes its logits (soft-capping or scaling), "
-                "which is not supported; choose another model"
-            )
-        if not _agree(whole, cached):
-            raise InputError(
-                "model.name: with a cache of keys and values this model computes something else "
-                f"(attention {self._causal.config._attn_implementation!r}); choose another model"
-            )
-
-    def _hidden_in_two_reads(self, ids: Tensor) -> Tensor:
-        """The states of one row as generation computes them: with a cache, in two reads."""
-        cache = RowCache(self.num_layers, self.device)
-        cache.open(1)
-        states = []
-        for part in ids.split(3, dim=1):
-            count = torch.tensor([part.shape[1]], device=self.device)
-            positions, mask = cache.begin(1, count)
-            states.append(self.hidden(part, mask, positions, cache))
-            cache.advance(count)
-        return torch.cat(states, dim=1)
-
 
 class _ActiveAdapter:
     """A context that can be entered again, as every backward pass through a block does."""
@@ -276,12 +262,6 @@ class _ActiveAdapter:
     def __exit__(self, *error: object) -> None:
         if self._before != self._name:
             self._policy._activate(self._before)
-
-
-def _agree(expected: Tensor, actual: Tensor) -> bool:
-    """Whether logits are equal but for rounding."""
-    tolerance = 1e-3 if expected.dtype in (torch.float32, torch.float64) else 5e-2
-    return bool((expected - actual).abs().max() <= tolerance * expected.abs().max())
 
 
 def _end_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:

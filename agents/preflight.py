@@ -11,16 +11,18 @@ from retrieval.errors import InputError
 
 from .config import RunConfig
 from .devices import device_memory, resolve_device, resolve_dtype
-from .memory import Estimate, Item, estimate
+from .memory import Estimate, Item, estimate, keeps_states
 
 GB = 1e9
 # What a change costs, for choosing among those that suffice: recomputing a third of an update's
-# time, 4 bits some precision and more time; half the tokens or episodes at once, a little time.
+# time, as do frozen blocks; 4 bits some precision and more time; half the tokens or episodes at
+# once, a little time.
 COSTS = {
     "model.gradient_checkpointing": 1.0,
     "model.quantization": 2.5,
     "optimizer.microbatch_tokens": 0.0,
     "engine.max_episodes": 0.0,
+    "engine.keep_states": 1.0,
 }
 COST_OF_HALF = 0.3
 
@@ -95,14 +97,16 @@ def _changes(config: RunConfig, device: Device) -> Iterator[tuple[float, list[st
     recomputing = [True] if model.gradient_checkpointing else [False, True]
     tokens = _halvings(optimizer.microbatch_tokens, 1)
     episodes = _halvings(engine.options.max_episodes, config.rollout.group_size)
-    for again, kind, (i, size), (j, rows) in product(
-        recomputing, kinds, enumerate(tokens), enumerate(episodes)
+    keeping = [True, False] if keeps_states(config) else [False]
+    for again, kind, keep, (i, size), (j, rows) in product(
+        recomputing, kinds, keeping, enumerate(tokens), enumerate(episodes)
     ):
         values: dict[str, tuple[Any, Any]] = {
             "model.gradient_checkpointing": (model.gradient_checkpointing, again),
             "model.quantization": (model.quantization, kind),
             "optimizer.microbatch_tokens": (optimizer.microbatch_tokens, size),
             "engine.max_episodes": (engine.options.max_episodes, rows),
+            "engine.keep_states": (keeping[0], keep),
         }
         changed = {key: value for key, (old, value) in values.items() if value != old}
         cost = sum(COSTS[key] for key in changed) + COST_OF_HALF * (i + 2 * j)
@@ -113,7 +117,11 @@ def _changes(config: RunConfig, device: Device) -> Iterator[tuple[float, list[st
                 config,
                 model=replace(model, gradient_checkpointing=again, quantization=kind),
                 optimizer=replace(optimizer, microbatch_tokens=size),
-                engine=replace(engine, options=replace(engine.options, max_episodes=rows)),
+                engine=replace(
+                    engine,
+                    options=replace(engine.options, max_episodes=rows),
+                    config=replace(engine.config, **({"keep_states": keep} if keeping[0] else {})),
+                ),
             ),
         )
 

@@ -140,7 +140,8 @@ def _reinforce(parts: Parts, start: Start, first: int, interrupts: Interrupts) -
         log = _open_log(parts, first + 1) if processes.rank() == 0 else None
 
     def take(step: int) -> dict[str, float | None]:
-        line = train_step(parts, start.trainer, log, step, interrupts)
+        with parts.policy.trunk.keeping():
+            line = train_step(parts, start.trainer, log, step, interrupts)
         if log is not None:
             view.step(step, line)
             if line["infra_errors"]:

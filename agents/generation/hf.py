@@ -15,24 +15,32 @@ from torch import Tensor
 
 from retrieval.errors import InputError
 
-from ..engine import DivergedError, Ended, Engine, Sample, Sampling
+from ..drawing import inverse_cdf
+from ..engine import Ended, Engine, Sample, Sampling
 from ..kv_cache import RowCache
 from ..policy import SearchPolicy
+from ..trunk import Trace
 from ..turn_end import TurnEnd
 
 READ_TOKENS = 2048  # tokens read in one forward pass, padding included: bounds activations
-BLOCK = 256  # tokens of the vocabulary whose probabilities are summed up first
 COMPACT_SHARE = 0.125  # finished rows make way when they are this share of the forward pass
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The engine has no options of its own; those of every engine are `EngineOptions`."""
+    """Options of this engine; those of every engine are `EngineOptions`.
+
+    Attributes:
+        keep_states: Whether training takes the states of the frozen blocks below the first adapted
+            one from sampling. Memory: episodes of a step x tokens x hidden width.
+    """
+
+    keep_states: bool = True
 
 
 def build(config: Config, policy: SearchPolicy) -> Engine:
     """The engine over a policy."""
-    return HFEngine(policy)
+    return HFEngine(policy, config.keep_states)
 
 
 class HFEngine:
@@ -40,8 +48,9 @@ class HFEngine:
 
     importance_cap: float | None = None  # the same weights in the same arithmetic
 
-    def __init__(self, policy: SearchPolicy) -> None:
+    def __init__(self, policy: SearchPolicy, keep_states: bool = True) -> None:
         self.policy = policy
+        self._keep_states = keep_states
         self._cache = RowCache(policy.num_layers, policy.device)
 
     @torch.inference_mode()
@@ -49,11 +58,18 @@ class HFEngine:
         self, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling
     ) -> "HFSession":
         """Read every prompt once and make `group_size` rows of each; ends the session before."""
-        cache = self._cache
-        if self.policy.device.type != "cpu":
-            # A GPU's allocator keeps the memory; training is to have it once the session is gone.
-            cache = RowCache(self.policy.num_layers, self.policy.device)
-        return HFSession(self.policy, cache, prompts, group_size, sampling)
+        return HFSession(self, prompts, group_size, sampling)
+
+    def cache(self) -> RowCache:
+        """For a session."""
+        if self.policy.device.type == "cpu":
+            return self._cache
+        # A GPU's allocator keeps the memory; training is to have it once the session is gone.
+        return RowCache(self.policy.num_layers, self.policy.device)
+
+    def trace(self) -> Trace:
+        """Of a session's frozen states."""
+        return self.policy.trunk.trace() if self._keep_states else Trace(None)
 
 
 class HFSession:
@@ -61,23 +77,23 @@ class HFSession:
 
     def __init__(
         self,
-        policy: SearchPolicy,
-        cache: RowCache,
+        engine: HFEngine,
         prompts: Sequence[Sequence[int]],
         group_size: int,
         sampling: Sampling,
     ) -> None:
-        self._policy = policy
+        self._policy = engine.policy
         self._sampling = sampling
         self._group_size = group_size
         seeds = sampling.group_seeds(len(prompts))
         self._groups = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self._cache = cache
+        self._cache = engine.cache()
+        self._trace = engine.trace()
+        self._owners: list[int] = []
         hidden = self._read_prompts([list(prompt) for prompt in prompts])
         self._opening = self._cache.times_opened
-        self._cache.repeat(group_size)
+        self._repeat(group_size)
         self._hidden = hidden.repeat_interleave(group_size, dim=0)
-        self._owners = list(range(len(self._hidden)))
         self._unread: dict[int, list[int]] = {row: [] for row in self._owners}
 
     @torch.inference_mode()
@@ -123,13 +139,23 @@ class HFSession:
         shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
         shared = min(shared, min(map(len, prompts)) - 1)  # each row has a token of its own to read
         if len(prompts) > 1 and shared > 0:
-            self._cache.open(1)
+            self._open(1)
             self._read([prompts[0][:shared]])
-            self._cache.repeat(len(prompts))
+            self._repeat(len(prompts))
             prompts = [prompt[shared:] for prompt in prompts]
         else:
-            self._cache.open(len(prompts))
+            self._open(len(prompts))
         return self._read(prompts)
+
+    def _open(self, rows: int) -> None:
+        self._cache.open(rows)
+        self._trace.open(rows)
+        self._owners = list(range(rows))
+
+    def _repeat(self, copies: int) -> None:
+        self._cache.repeat(copies)
+        self._trace.repeat(copies)
+        self._owners = list(range(copies * len(self._owners)))
 
     def _read(self, texts: list[list[int]]) -> Tensor:
         """Feed new tokens to rows 0 .. len(texts)-1; the (rows, hidden) state after each's last."""
@@ -147,7 +173,7 @@ class HFSession:
         width = int(counts.max())
         ids = torch.tensor([text + [0] * (width - len(text)) for text in texts], device=device)
         hidden = self._forward(ids, counts, first)
-        self._cache.advance(counts)
+        self._advance(ids, counts, first)
         return hidden[torch.arange(len(texts), device=device), counts - 1]
 
     def _sample(self, ended: Ended) -> dict[int, Sample]:
@@ -183,7 +209,7 @@ class HFSession:
         counts = torch.tensor(alive, dtype=torch.int64, device=device)
         ids = torch.tensor(tokens, device=device)
         hidden = self._forward(ids, torch.ones_like(counts), first=0)
-        self._cache.advance(counts)
+        self._advance(ids, counts, first=0)
         self._hidden[: len(tokens)] = hidden[:, 0]
 
     def _forward(self, ids: Tensor, counts: Tensor, first: int) -> Tensor:
@@ -195,6 +221,11 @@ class HFSession:
                 "env.max_turns, env.max_observation_tokens or env.max_context_tokens"
             )
         return self._policy.hidden(ids, mask, positions, self._cache)
+
+    def _advance(self, ids: Tensor, counts: Tensor, first: int) -> None:
+        """Let the first counts[i] of the new tokens of row first + i count."""
+        self._cache.advance(counts)
+        self._trace.read(self._owners[first : first + len(ids)], ids, counts)
 
     def _draw(self, hidden: Tensor, uniform: Tensor) -> tuple[list[int], list[float]]:
         """One token per row by inverse CDF: a row's draw does not depend on its neighbours."""
@@ -215,41 +246,6 @@ class HFSession:
         if ended < active and ended < COMPACT_SHARE * active:
             return active
         return self._gather(lambda owner: not turns[owner].ended, active)
-
-
-def inverse_cdf(probabilities: Tensor, uniform: Tensor) -> Tensor:
-    """The first token whose cumulative probability exceeds a uniform draw.
-
-    In two steps, a block of the vocabulary and a token in it, so that only R x (V / block + block)
-    numbers are summed up in float64 and not R x V.
-
-    Args:
-        probabilities: (R, V) float, each row summing to 1 but for rounding.
-        uniform: (R,) float64 in [0, 1).
-
-    Returns:
-        (R,) int64; never a token of probability 0.
-
-    Raises:
-        DivergedError: A probability that is not a number.
-    """
-    blocks = torch.nn.functional.pad(probabilities, (0, -probabilities.shape[1] % BLOCK))
-    blocks = blocks.unflatten(1, (-1, BLOCK))
-    ends = blocks.sum(-1).double().cumsum(-1)
-    if not bool(ends[:, -1].isfinite().all()):
-        raise DivergedError()
-    target = _below(uniform[:, None] * ends[:, -1:], ends[:, -1:])
-    block = torch.searchsorted(ends, target, right=True)
-    inside = blocks.take_along_dim(block[:, :, None], dim=1)[:, 0].double().cumsum(-1)
-    start = torch.where(block > 0, ends.gather(1, (block - 1).clamp(min=0)), 0.0)
-    # The ends are sums of float32 sums: what is left may round to more than this block holds.
-    token = torch.searchsorted(inside, _below(target - start, inside[:, -1:]), right=True)
-    return (block * BLOCK + token)[:, 0]
-
-
-def _below(values: Tensor, limit: Tensor) -> Tensor:
-    """The values, or the number just below the limit where they reach it."""
-    return torch.minimum(values, limit.nextafter(torch.zeros_like(limit)))
 
 
 class _TurnSoFar:

@@ -68,7 +68,7 @@ class Stepper:
             optimizer_steps: Of a rollout batch.
             microbatch_tokens: Tokens of a forward pass of an update, padding included.
         """
-        self._policy = policy
+        self.policy = policy
         self._task = task
         self._rollout = Rollout(
             engine=HFEngine(policy),
@@ -91,11 +91,12 @@ class Stepper:
         Raises:
             RuntimeError: It was not the work agreed on.
         """
-        began = time.perf_counter()
-        batch = self.play(seed)
-        played = time.perf_counter()
-        self.update(batch, seed)
-        return Seconds(played - began, time.perf_counter() - played)
+        with self.policy.trunk.keeping():
+            began = time.perf_counter()
+            batch = self.play(seed)
+            played = time.perf_counter()
+            self.update(batch, seed)
+            return Seconds(played - began, time.perf_counter() - played)
 
     def play(self, seed: int) -> Batch:
         """A rollout batch.
@@ -109,7 +110,7 @@ class Stepper:
         completions = [completion_ids(trajectory) for trajectory in played]
         for row, completion in enumerate(completions):
             task.check(row // size, completion)
-        return replace(to_batch(played, self._policy.pad_id), rewards=rewards(completions))
+        return replace(to_batch(played, self.policy.pad_id), rewards=rewards(completions))
 
     def update(self, batch: Batch, seed: int) -> None:
         """Train on a rollout batch.

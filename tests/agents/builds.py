@@ -272,9 +272,9 @@ def random_batch(seed: int = 0, rows: int = 12) -> Batch:
     return replace(batch, values=values * batch.action_mask)
 
 
-def build_critic(policy: SearchPolicy, rank: int = 4) -> Critic:
+def build_critic(policy: SearchPolicy, rank: int = 4, last_layers: int = 0) -> Critic:
     """A critic whose values are not all 0."""
-    critic = Critic(policy, LoraOptions(rank, 2 * rank, ("q_proj", "v_proj"), 0))
+    critic = Critic(policy, LoraOptions(rank, 2 * rank, ("q_proj", "v_proj"), last_layers))
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for parameter in critic.parameters():

@@ -133,6 +133,29 @@ def test_the_cache_is_as_large_as_the_cache(monkeypatch) -> None:
     assert item(estimate(config, torch.float32, False).sampling, "key-value cache") == real
 
 
+class TestStatesOfFrozenBlocks:
+    def test_they_are_counted_in_both_phases(self) -> None:
+        """16 episodes of 900 tokens, 64 numbers of a token, in each of the rounds that it draws."""
+        flags = ["--model.lora_last_layers", "1"]
+        for more, rounds in (([], 1), (["--sampling.name", "dynamic"], 3)):
+            found = estimate(read(*flags, *more), torch.float32, on_gpu=True)
+            for phase in (found.sampling, found.training):
+                assert item(phase, "states of frozen blocks") == rounds * 16 * 900 * 64 * 4
+
+    @pytest.mark.parametrize(
+        "flags",
+        [
+            [],
+            ["--model.lora_last_layers", "2"],
+            ["--model.lora_last_layers", "1", "--engine.keep_states", "false"],
+            ["--model.lora_last_layers", "1", "--engine.name", "vllm"],
+        ],
+    )
+    def test_there_are_none(self, flags: list[str]) -> None:
+        names = [part.name for part in estimate(read(*flags), torch.float32, False).training]
+        assert "states of frozen blocks" not in names
+
+
 class TestWhatChangesIt:
     def test_recomputing_keeps_inputs_and_one_block(self) -> None:
         plain, less = (

@@ -56,6 +56,14 @@ def test_the_cheapest_change_that_suffices_is_named() -> None:
     assert found is not None and found[0] == "--model.gradient_checkpointing true"
 
 
+def test_states_are_let_go_of_where_nothing_cheaper_suffices() -> None:
+    """Many long episodes on few layers: the states are more than a micro-batch."""
+    flags = ("--model.lora_last_layers", "1", "--rollout.questions_per_step", "4096")
+    config = read(*QWEN, *flags)
+    found = remedies(config, device(needs(config, device(1e15)).peak / 2))
+    assert found is not None and "--engine.keep_states false" in found
+
+
 def test_sampling_is_made_smaller_where_sampling_is_what_is_large() -> None:
     flags = ("--engine.max_episodes", "1024", "--rollout.questions_per_step", "256")
     config = read(*QWEN, *flags, "--model.gradient_checkpointing", "true")

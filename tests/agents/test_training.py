@@ -10,7 +10,7 @@ import torch
 from jsonargparse import ArgumentParser
 from peft import get_peft_model_state_dict
 
-from agents import command_line
+from agents import command_line, train_command
 from agents.assembly import Parts, build_parts
 from agents.batching import to_batch
 from agents.config import TRAIN_LAYOUT, RunConfig
@@ -20,10 +20,11 @@ from agents.seeding import question_index
 from agents.starting import begin
 from agents.statistics import bootstrap
 from agents.training import compare, play_step, train, warm_start
+from agents.trunk import Trunk
 from agents.types import Trajectory
 from envs.types import Question
 from retrieval.errors import InputError, RetrievalError
-from tests.agents import builds, runs
+from tests.agents import builds, equal_runs, runs
 
 
 def build(folder: Path, *argv: str, **changes: Any) -> Parts:
@@ -154,6 +155,38 @@ def prediction(score: float, reason: str = "answered", **changes: Any) -> Predic
         steps=(),
     )
     return replace(plain, **changes)
+
+
+def test_a_run_takes_the_states_of_frozen_blocks_from_sampling(monkeypatch, tmp_path: Path) -> None:
+    """The same metrics as without, and nothing is computed twice in any step."""
+    found: list[bool] = []
+    states = Trunk.states
+
+    def watched(trunk: Trunk, *args: Any) -> torch.Tensor | None:
+        kept = states(trunk, *args)
+        found.append(kept is not None)
+        return kept
+
+    monkeypatch.setattr(Trunk, "states", watched)
+    metrics = []
+    for keep in ("true", "false"):
+        found.clear()
+        folder = tmp_path / keep
+        file = runs.config_file(
+            folder,
+            run={"steps": 2},
+            model={"lora_last_layers": 1},
+            engine={"keep_states": keep == "true"},
+            warm_start={"steps": 0},
+            evaluation={"questions": 0},
+        )
+        argv = ["--config", str(file), "--run.dir", str(folder / "run")]
+        assert train_command.main(argv) == 0
+        assert found and set(found) == {keep == "true"}
+        rows = equal_runs.rows(folder / "run/metrics.jsonl")
+        metrics.append([{k: v for k, v in row.items() if v is not None} for row in rows])
+    for kept, computed in zip(*metrics, strict=True):
+        assert kept == pytest.approx(computed, rel=1e-3, abs=1e-5)
 
 
 def test_before_and_after_are_compared_question_by_question() -> None:
