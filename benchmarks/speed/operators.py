@@ -58,7 +58,10 @@ def run(args: argparse.Namespace, argv: Sequence[str]) -> dict[str, Any]:
         "update": lambda: stepper.update(batches[-1], 1),
     }
     found: dict[str, Any] = {}
-    with tqdm(total=2 * len(phases), unit="phase", leave=False) as bar:
+    with (
+        policy.trunk.keeping(),  # as a step of train.py does
+        tqdm(total=2 * len(phases), unit="phase", leave=False) as bar,
+    ):
         for name, work in phases.items():
             work()  # warms memory up
             bar.update()

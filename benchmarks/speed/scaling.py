@@ -29,8 +29,8 @@ SAMPLING = (
     ("decoding passes", "tokens read", "tokens decoded"),
 )
 UPDATE = (
-    ("trained tokens", "trained tokens x adapted share"),
-    ("1", "trained tokens x (1 + adapted share)"),
+    ("1", "trained tokens x adapted share", "tokens decoded"),
+    ("trained tokens", "trained tokens x adapted share", "tokens decoded"),
 )
 
 
@@ -151,7 +151,6 @@ def quantities_of(task: Task, adapted: float) -> dict[str, float]:
         "tokens of an observation": task.observation_tokens,
         "trained tokens": trained,
         "trained tokens x adapted share": trained * adapted,
-        "trained tokens x (1 + adapted share)": trained * (1 + adapted),
     }
 
 

@@ -161,13 +161,18 @@ def make_batch(policy: SearchPolicy, rows: int, length: int, microbatch_rows: in
     )
 
 
-class Ours:
-    """The trainer's update, one optimiser step."""
+class _Side:
+    """What takes one optimiser step on a batch."""
 
     def __init__(self, policy: SearchPolicy, microbatch_rows: int) -> None:
         self._rows = microbatch_rows
         self._policy = policy
-        self._optimizer = _optimizer(policy)
+        weights = policy.trainable_parameters()
+        self._optimizer = torch.optim.AdamW(weights, lr=LEARNING_RATE, weight_decay=0.0)
+
+
+class Ours(_Side):
+    """The trainer's update."""
 
     def __call__(self, batch: Batch) -> None:
         """Train on the batch."""
@@ -176,13 +181,8 @@ class Ours:
         Trainer(self._policy, _grpo(), self._optimizer, options).update(batch, seed=0)
 
 
-class Plain:
-    """The loop that one writes first: logits of all positions, the same loss, AdamW."""
-
-    def __init__(self, policy: SearchPolicy, microbatch_rows: int) -> None:
-        self._rows = microbatch_rows
-        self._policy = policy
-        self._optimizer = _optimizer(policy)
+class Plain(_Side):
+    """The loop that one writes first: logits of all positions, the same loss."""
 
     def __call__(self, batch: Batch) -> None:
         """Train on the batch."""
@@ -209,8 +209,3 @@ UPDATES = {"ours": Ours, "plain": Plain}
 
 def _grpo() -> Algorithm:
     return grpo.build(grpo.Config())
-
-
-def _optimizer(policy: SearchPolicy) -> torch.optim.Optimizer:
-    weights = policy.trainable_parameters()
-    return torch.optim.AdamW(weights, lr=LEARNING_RATE, weight_decay=0.0)

@@ -50,11 +50,10 @@ class TestScaling:
                 "tokens of an observation": 40 * shape.top_k,
                 "trained tokens": trained,
                 "trained tokens x adapted share": trained * adapted,
-                "trained tokens x (1 + adapted share)": trained * (1 + adapted),
             }
             seconds = Seconds(
                 sampling=0.01 * quantities["decoding passes"] + 2e-3 * read + 5e-3 * decoded,
-                update=4e-3 * trained * (1 + 2 * adapted),
+                update=0.5 + 8e-3 * trained * adapted + 3e-3 * decoded,
             )
             made.append(scaling.Point(varied, shape, layers, quantities, seconds))
         return made
@@ -65,7 +64,7 @@ class TestScaling:
             {"decoding passes": 0.01, "tokens read": 2e-3, "tokens decoded": 5e-3}
         )
         assert laws["update"].coefficients == pytest.approx(
-            {"trained tokens": 4e-3, "trained tokens x adapted share": 8e-3}
+            {"1": 0.5, "trained tokens x adapted share": 8e-3, "tokens decoded": 3e-3}
         )
 
     def test_one_thing_varies_at_a_time_and_is_in_the_table(self) -> None:
@@ -73,8 +72,8 @@ class TestScaling:
         names = [name for name in ("questions", "turns", "top_k", "layers") for _ in range(3)]
         assert [point.varied for point in points] == ["", *names]
         lines = scaling.table(points).splitlines()
-        # 2 x 50 + 8 x 80 read, 8 x 2 x 16 decoded.
-        assert lines[2] == "| base | 8 | 2 | 80 | 10 | 740 | 256 | 996 | 3.08 | 6.64 |"
+        # 2 x 50 + 8 x 80 read, 8 x 2 x 16 decoded; 0.5 + 8e-3 x 996 / 3 + 3e-3 x 256 seconds.
+        assert lines[2] == "| base | 8 | 2 | 80 | 10 | 740 | 256 | 996 | 3.08 | 3.92 |"
         assert len(lines) == 2 + len(points)
 
     def test_a_point_is_measured(self) -> None:
