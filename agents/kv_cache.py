@@ -5,6 +5,7 @@ tokens in slots 0 .. lengths[r]-1 without holes, so that turns and observations 
 need no padding between them, and a row's log-probabilities do not depend on its neighbours.
 """
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,7 +102,8 @@ class _RowLayer(CacheLayerMixin):
 
     def __init__(self, owner: RowCache) -> None:
         super().__init__()
-        self._owner = owner
+        # Weak: in a cycle the memory would wait for the garbage collector, and training for it.
+        self._owner: RowCache = weakref.proxy(owner)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         heads, width = key_states.shape[1], key_states.shape[3]

@@ -1,6 +1,8 @@
 """RowCache against recomputation: whatever happened before, a row reads as if it stood alone."""
 
+import gc
 import random
+import weakref
 
 import pytest
 import torch
@@ -112,6 +114,19 @@ def test_opened_again_it_is_empty_and_keeps_its_memory(exact) -> None:
     rows.check([[5], [6, 7, 8]])
     rows.check([[20], [21, 22]])
     assert rows.cache.layers[0].keys.data_ptr() == memory
+
+
+def test_its_memory_goes_with_it(exact) -> None:
+    """At once: the garbage collector would come for it when training has run out of memory."""
+    rows = Rows(exact, 2)
+    rows.check([[5, 6], [7]])
+    memory = [weakref.ref(layer.keys) for layer in rows.cache.layers]
+    gc.disable()
+    try:
+        del rows
+        assert [keys() for keys in memory] == [None] * len(memory)
+    finally:
+        gc.enable()
 
 
 def test_swap_exchanges_rows(exact) -> None:

@@ -228,3 +228,12 @@ def test_plain_sgd_has_no_state_and_resumes(tmp_path: Path) -> None:
     assert all((adapters[0][key] == adapters[1][key]).all() for key in adapters[0])
     assert load_file(wanted / LAST / "optimizer.safetensors") == {}
     assert rows(cut_short / "metrics.jsonl") == rows(wanted / "metrics.jsonl")
+
+
+def test_a_run_whose_updates_take_states_from_sampling_goes_on(tmp_path: Path) -> None:
+    """Sampling and update of a step are both done again, or neither is."""
+    wanted = run(tmp_path / "whole", model={"lora_last_layers": 1})
+    cut_short = Path(shutil.copytree(wanted, tmp_path / "cut"))
+    in_step_4(cut_short)
+    assert main(["--resume", str(cut_short)]) == 0
+    check_same(cut_short, wanted)
