@@ -1,7 +1,7 @@
 """Whether a model and the adapters asked for fit what this floor can do, before it is used."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,11 +9,6 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from retrieval.errors import InputError
-
-from .kv_cache import RowCache
-
-if TYPE_CHECKING:
-    from .policy import SearchPolicy
 
 
 def check_config(config: Any) -> None:
@@ -72,39 +67,28 @@ def check_adapters(
         raise InputError(f"model.lora_target_modules: {culprit}; this model has {', '.join(known)}")
 
 
-@torch.no_grad()
-def check_logits(policy: "SearchPolicy") -> None:
+def check_logits(whole: Tensor, plain: Tensor, cached: Tensor, attention: str) -> None:
     """Refuse models whose cache or output layer a policy would handle wrongly.
+
+    Args:
+        whole: (T, V) logits of a text, as the model gives them.
+        plain: The same by the output layer on the last states.
+        cached: The same on states that were computed in parts, with a cache.
+        attention: The model's implementation of it.
 
     Raises:
         InputError: Logits that are changed afterwards, or a cache that changes what is computed.
     """
-    probe = torch.tensor([[1, 2, 3, 4]], device=policy.device)
-    causal = policy.causal
-    whole = causal(input_ids=probe).logits[0]
-    if not _agree(whole, policy.logits(policy.hidden(probe)[0])):
+    if not _agree(whole, plain):
         raise InputError(
             "model.name: this model post-processes its logits (soft-capping or scaling), "
             "which is not supported; choose another model"
         )
-    if not _agree(whole, policy.logits(hidden_in_two_reads(policy, probe)[0])):
+    if not _agree(whole, cached):
         raise InputError(
             "model.name: with a cache of keys and values this model computes something else "
-            f"(attention {causal.config._attn_implementation!r}); choose another model"
+            f"(attention {attention!r}); choose another model"
         )
-
-
-def hidden_in_two_reads(policy: "SearchPolicy", ids: Tensor) -> Tensor:
-    """The states (1, T, H) of a row (1, T) as generation computes them: with a cache, in parts."""
-    cache = RowCache(policy.num_layers, policy.device)
-    cache.open(1)
-    states = []
-    for part in ids.split(3, dim=1):
-        count = torch.tensor([part.shape[1]], device=policy.device)
-        positions, mask = cache.begin(1, count)
-        states.append(policy.hidden(part, mask, positions, cache))
-        cache.advance(count)
-    return torch.cat(states, dim=1)
 
 
 def _agree(expected: Tensor, actual: Tensor) -> bool:

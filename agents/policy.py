@@ -20,6 +20,7 @@ from retrieval.errors import InputError
 from .adapters import LoraOptions, lora_config
 from .compatibility import check_config, check_logits
 from .head import chosen_logprobs, recomputed_logprobs
+from .kv_cache import RowCache
 from .trunk import Trunk
 
 POLICY = "default"  # peft's name of the first adapter
@@ -48,7 +49,7 @@ class SearchPolicy:
         self.end_ids = _end_ids(self.causal, tokenizer)
         check_config(config)
         self.max_positions: int = config.max_position_embeddings
-        check_logits(self)
+        self._check_logits()
 
     @classmethod
     def with_lora(
@@ -245,6 +246,26 @@ class SearchPolicy:
             blank.index_put((rows, columns), chosen),
             blank.index_put((rows, columns), entropy),
         )
+
+    @torch.no_grad()
+    def _check_logits(self) -> None:
+        probe = torch.tensor([[1, 2, 3, 4]], device=self.device)
+        whole = self.causal(input_ids=probe).logits[0]
+        plain, cached = self.hidden(probe)[0], self._hidden_in_two_reads(probe)[0]
+        attention = self.causal.config._attn_implementation
+        check_logits(whole, self.logits(plain), self.logits(cached), attention)
+
+    def _hidden_in_two_reads(self, ids: Tensor) -> Tensor:
+        """The states of one row as generation computes them: with a cache, in two reads."""
+        cache = RowCache(self.num_layers, self.device)
+        cache.open(1)
+        states = []
+        for part in ids.split(3, dim=1):
+            count = torch.tensor([part.shape[1]], device=self.device)
+            positions, mask = cache.begin(1, count)
+            states.append(self.hidden(part, mask, positions, cache))
+            cache.advance(count)
+        return torch.cat(states, dim=1)
 
 
 class _ActiveAdapter:

@@ -216,11 +216,14 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def effects(rows: Iterable[Row]) -> str:
-    """What each medical option changes, against the same method without it, in Markdown."""
+    """What each medical option changes, against the same method without it, in Markdown.
+
+    Nothing where no option was played.
+    """
     known = {(row["method"], row["dataset"]): row for row in rows}
     names = ("score", "invalid_rate", "accuracy_all_orders", "coverage", "accuracy_answered")
     titles = " | ".join(name.replace("_", " ") for name in names)
-    lines = [f"| option | set | score without | {titles} |", "|---" * (3 + len(names)) + "|"]
+    lines: list[str] = []
     for option, (sets, _) in OPTIONS.items():
         method = option.rpartition(", ")[0]
         for name in sets:
@@ -228,7 +231,8 @@ def effects(rows: Iterable[Row]) -> str:
                 values = [known[option, name][column] or "-" for column in names]
                 without = known[method, name]["score"]
                 lines.append(f"| {option} | {name} | {without} | {' | '.join(values)} |")
-    return "\n".join(lines) + "\n"
+    head = [f"| option | set | score without | {titles} |", "|---" * (3 + len(names)) + "|"]
+    return "\n".join([*head, *lines]) + "\n" if lines else ""
 
 
 def _short(value: object) -> str:

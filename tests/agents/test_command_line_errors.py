@@ -37,7 +37,7 @@ UNKNOWN = {
     "foo.bar": f"foo.bar: unknown key. Valid keys at the top level: {LAYOUT_KEYS}",
     "foo": f"foo: unknown key. Valid keys at the top level: {LAYOUT_KEYS}",
     "engine.top_p": "engine.top_p: unknown key. Valid keys of engine 'hf': "
-    "engine.max_episodes, engine.max_tokens, engine.name",
+    "engine.keep_states, engine.max_episodes, engine.max_tokens, engine.name",
 }
 
 

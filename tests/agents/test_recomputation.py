@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from agents.algorithms import so_grpo
-from agents.compatibility import hidden_in_two_reads
 from agents.policy import SearchPolicy
 from agents.trainer import Trainer
 from agents.types import Batch
@@ -93,7 +92,7 @@ def test_sampling_goes_on_as_before() -> None:
         ids = torch.arange(2, 40)[None]
         with torch.inference_mode():
             whole = policy.hidden(ids)
-            assert torch.allclose(hidden_in_two_reads(policy, ids), whole, atol=1e-5)
+            assert torch.allclose(policy._hidden_in_two_reads(ids), whole, atol=1e-5)
 
 
 def test_the_critics_blocks_are_computed_again_with_the_critics_adapter() -> None:

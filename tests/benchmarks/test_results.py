@@ -76,7 +76,7 @@ def test_an_option_stands_beside_its_method_without_it() -> None:
     assert cells.effects([abstaining, plain]).splitlines()[2:] == [
         "| direct, abstain | medmcqa | 0.25 | 0.2 | 0 | - | 0.5 | 0.4 |"
     ]
-    assert cells.effects([abstaining]).count("\n") == 2  # nothing to compare it with
+    assert cells.effects([abstaining]) == ""  # nothing to compare it with
     assert "abstain" not in cells.table([abstaining, plain])
 
 
