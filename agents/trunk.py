@@ -27,6 +27,7 @@ class Trunk:
         self._above = self._blocks
         self._traces: list[Trace] | None = None
         self._entered: Tensor | None = None
+        self._known: dict[tuple[int, ...], list[Tensor]] = {}
 
     @property
     def depth(self) -> int:
@@ -54,6 +55,7 @@ class Trunk:
         finally:
             handle.remove()
             self._traces = self._entered = None
+            self._known = {}
 
     def trace(self) -> "Trace":
         """Of a session that begins."""
@@ -79,12 +81,14 @@ class Trunk:
         """
         if not self._traces or not counts:
             return None
-        known = {tuple(text.ids): text.states for trace in self._traces for text in trace.texts}
+        if not self._known:
+            texts = [text for trace in self._traces for text in trace.texts]
+            self._known = {tuple(text.ids): text.states for text in texts}
         wanted = [tuple(row[:n]) for row, n in zip(input_ids.tolist(), counts, strict=True)]
-        if not all(text in known for text in wanted):
+        if not all(text in self._known for text in wanted):
             return None
         # Copies: a tensor made in inference mode cannot be kept for a backward pass.
-        rows = [torch.cat(known[text]) for text in wanted]
+        rows = [torch.cat(self._known[text]) for text in wanted]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
     def above(self, states: Tensor) -> Tensor:
@@ -99,6 +103,7 @@ class Trunk:
     def _enter(self, block: nn.Module, args: tuple[Any, ...]) -> None:
         if torch.is_inference_mode_enabled():  # sampling, not training
             self._entered = args[0]
+            self._known = {}  # the texts grow
 
     @torch.inference_mode()
     def _can_begin_above(self) -> bool:

@@ -12,7 +12,7 @@ from agents.policy import SearchPolicy
 from agents.trainer import Trainer
 from agents.types import Batch
 from tests.agents import builds
-from tests.agents.training_parts import ONE_STEP, gradients, sampled, still
+from tests.agents.training_parts import ONE_STEP, block_calls, gradients, sampled, still
 
 
 def policies(**options) -> tuple[SearchPolicy, SearchPolicy]:
@@ -20,19 +20,6 @@ def policies(**options) -> tuple[SearchPolicy, SearchPolicy]:
     plain, recomputing = (builds.build_policy(b_std=0.1, **options) for _ in range(2))
     recomputing.recompute_activations()
     return plain, recomputing
-
-
-def block_calls(policy: SearchPolicy) -> list[int]:
-    """A number per block, counting how often its MLP is computed from now on."""
-    counts = [0] * policy.num_layers
-    for index, block in enumerate(policy._backbone.layers):
-
-        def count(*_: object, index: int = index) -> None:
-            counts[index] += 1
-
-        # Before, not after: recomputation stops as soon as nothing is missing any more.
-        block.mlp.register_forward_pre_hook(count)
-    return counts
 
 
 def kept_bytes(forward: Callable[[], Tensor]) -> int:

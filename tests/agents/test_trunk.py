@@ -1,7 +1,6 @@
 """States kept from sampling: those of a pass from scratch, with the same gradients, for less."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from agents.policy import LoraOptions, SearchPolicy
 from agents.types import Batch
 from tests.agents import builds
 from tests.agents.test_compatibility import tiny_of
-from tests.agents.training_parts import GRPO, ONE_STEP, gradients, still
+from tests.agents.training_parts import GRPO, ONE_STEP, block_calls, gradients, still
 
 
 def build_policy(dtype: torch.dtype = torch.float64) -> SearchPolicy:
@@ -27,24 +26,6 @@ def play(policy: SearchPolicy, **limits: int) -> Batch:
     rollout = builds.build_rollout(HFEngine(policy), policy, **limits)
     options = builds.sampling(max_tokens=6, temperature=ONE_STEP.temperature)
     return to_batch(rollout.play(builds.world().questions[:2], 4, options), policy.pad_id)
-
-
-@contextmanager
-def passes(policy: SearchPolicy) -> Iterator[list[int]]:
-    """Counts the forward passes of each block meanwhile."""
-    counts = [0] * policy.num_layers
-
-    def counter(index: int):
-        def count(*_: object) -> None:
-            counts[index] += 1
-
-        return count
-
-    blocks = policy.causal.model.layers
-    handles = [block.register_forward_hook(counter(i)) for i, block in enumerate(blocks)]
-    yield counts
-    for handle in handles:
-        handle.remove()
 
 
 def learn(policy: SearchPolicy, batch: Batch) -> torch.Tensor:
@@ -103,8 +84,8 @@ def test_the_gradient_is_the_same_and_frozen_blocks_are_left_out(recompute: bool
             policy.recompute_activations()
         with policy.trunk.keeping() if keeps else nullcontext():
             batch = play(policy)
-            with passes(policy) as counts:
-                found.append(learn(policy, batch))
+            counts = block_calls(policy)
+            found.append(learn(policy, batch))
         assert (counts[0] == 0) is keeps and counts[1] > 0
     kept, computed = found
     assert computed.abs().max() > 1e-4
@@ -118,8 +99,8 @@ def test_the_critic_reads_them_too() -> None:
     critic = builds.build_critic(policy, last_layers=1)
     with policy.trunk.keeping():
         batch = play(policy)
-        with passes(policy) as counts:
-            found.append(critic.values(batch))
+        counts = block_calls(policy)
+        found.append(critic.values(batch))
         assert counts == [0, 1]
     found.append(critic.values(batch))
     grads = [torch.autograd.grad(v.sum(), critic.parameters()) for v in found]
@@ -137,8 +118,8 @@ class TestWhatIsComputedWhole:
             assert policy.trunk.states(batch.input_ids, counts) is not None
             batch.input_ids[3, counts[3] - 1] += 1
             assert policy.trunk.states(batch.input_ids, counts) is None
-            with passes(policy) as passed:
-                learn(policy, batch)
+            passed = block_calls(policy)
+            learn(policy, batch)
         # Its micro-batch alone.
         assert 0 < passed[0] < passed[1]
 
@@ -163,8 +144,8 @@ class TestWhatIsComputedWhole:
         policy = builds.build_policy(b_std=0.1)
         with policy.trunk.keeping():
             batch = play(policy)
-            with passes(policy) as counts:
-                learn(policy, batch)
+            counts = block_calls(policy)
+            learn(policy, batch)
         assert counts[0] == counts[1] > 0
 
 

@@ -46,3 +46,16 @@ def gradients(policy: SearchPolicy) -> torch.Tensor:
 
 def weights(policy: SearchPolicy) -> torch.Tensor:
     return torch.cat([p.detach().flatten().clone() for p in policy.trainable_parameters()])
+
+
+def block_calls(policy: SearchPolicy) -> list[int]:
+    """A number per block, counting how often its MLP is computed from now on."""
+    counts = [0] * policy.num_layers
+    for index, block in enumerate(policy._backbone.layers):
+
+        def count(*_: object, index: int = index) -> None:
+            counts[index] += 1
+
+        # Before, not after: recomputation stops as soon as nothing is missing any more.
+        block.mlp.register_forward_pre_hook(count)
+    return counts
