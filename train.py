@@ -2,7 +2,10 @@
 
 import sys
 
-from agents.train_command import main
+from agents.large_pages import use_large_pages
 
 if __name__ == "__main__":
+    use_large_pages()
+    from agents.train_command import main
+
     sys.exit(main(sys.argv[1:]))

@@ -22,32 +22,18 @@ class RowCache(Cache):
     Write to it through the model: `begin` says which rows and where, then a forward pass with
     `cache=self`, the returned mask and positions fills it, then `advance` makes the tokens count.
 
-    Its memory is kept when it is opened again: on a CPU the first touch of fresh memory costs more
-    than what is written there.
+    Its memory goes with it, so that training has the room.
     """
 
-    def __init__(self, num_layers: int, device: torch.device) -> None:
-        self.lengths = torch.zeros(0, dtype=torch.int64, device=device)
-        self.times_opened = 0
+    def __init__(self, num_layers: int, rows: int, device: torch.device) -> None:
+        """Start with `rows` empty rows."""
+        self.lengths = torch.zeros(rows, dtype=torch.int64, device=device)
         self._rows = slice(0, 0)
         self._row_index = torch.zeros(0, 1, dtype=torch.int64, device=device)
         self._positions = torch.zeros(0, 0, dtype=torch.int64, device=device)
         self._width = 0
         self._row_layers = [_RowLayer(self) for _ in range(num_layers)]
         super().__init__(layers=list(self._row_layers))
-
-    def open(self, rows: int) -> None:
-        """Start with `rows` empty rows; whatever the cache held is gone."""
-        used = self._used
-        for layer in self._row_layers:
-            layer.clear(used)
-        self.lengths = torch.zeros(rows, dtype=torch.int64, device=self.lengths.device)
-        self.times_opened += 1
-
-    @property
-    def _used(self) -> int:
-        """Slots that may hold something, in any row."""
-        return max(self._width, int(self.lengths.max()) if len(self.lengths) else 0)
 
     def begin(self, active: int, counts: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
         """Announce new tokens for rows first .. first+active-1.
@@ -129,19 +115,13 @@ class _RowLayer(CacheLayerMixin):
 
     def repeat(self, copies: int) -> None:
         """As `RowCache.repeat`."""
-        rows, slots = len(self._owner.lengths), self._owner._used
         if not self.is_initialized or copies == 1:
             return
+        rows, slots = len(self._owner.lengths), self.get_seq_length()
         self._hold(rows * copies, slots)
         for memory in (self.keys, self.values):
             once = memory[:rows, :, :slots].clone()
             memory[: rows * copies, :, :slots] = once.repeat_interleave(copies, dim=0)
-
-    def clear(self, slots: int) -> None:
-        """Zero the first slots: a NaN of an earlier use would come through a masked 0 * NaN."""
-        if self.is_initialized:
-            self.keys[:, :, :slots] = 0
-            self.values[:, :, :slots] = 0
 
     def _hold(self, rows: int, slots: int) -> None:
         if rows > self.keys.shape[0] or slots > self.keys.shape[2]:

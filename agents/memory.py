@@ -108,10 +108,8 @@ def estimate(config: RunConfig, dtype: torch.dtype, on_gpu: bool) -> Estimate:
         *_trained(policy, critic, config.optimizer.name, algorithm.normaliser is not None),
     ]
     cache = _cache(config, sizes, context, dtype.itemsize)
-    # On a CPU the engine keeps its cache from one step to the next.
-    kept = [] if on_gpu else cache[:1]
     states = _states(config, sizes, context, dtype.itemsize)
-    training = [*kept, *states, *_training(config, sizes, context, dtype.itemsize)]
+    training = [*states, *_training(config, sizes, context, dtype.itemsize)]
     sampling = [*cache, *states, *_sampling(config, sizes, context, dtype.itemsize)]
     if on_gpu:
         always.append(Item("CUDA context", CUDA_CONTEXT, "allowed for, not measured"))

@@ -257,8 +257,7 @@ class SearchPolicy:
 
     def _hidden_in_two_reads(self, ids: Tensor) -> Tensor:
         """The states of one row as generation computes them: with a cache, in two reads."""
-        cache = RowCache(self.num_layers, self.device)
-        cache.open(1)
+        cache = RowCache(self.num_layers, 1, self.device)
         states = []
         for part in ids.split(3, dim=1):
             count = torch.tensor([part.shape[1]], device=self.device)

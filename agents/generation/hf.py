@@ -51,47 +51,38 @@ class HFEngine:
     def __init__(self, policy: SearchPolicy, keep_states: bool = True) -> None:
         self.policy = policy
         self._keep_states = keep_states
-        self._cache = RowCache(policy.num_layers, policy.device)
 
     @torch.inference_mode()
     def open(
         self, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling
     ) -> "HFSession":
-        """Read every prompt once and make `group_size` rows of each; ends the session before."""
-        return HFSession(self, prompts, group_size, sampling)
-
-    def cache(self) -> RowCache:
-        """For a session."""
-        if self.policy.device.type == "cpu":
-            return self._cache
-        # A GPU's allocator keeps the memory; training is to have it once the session is gone.
-        return RowCache(self.policy.num_layers, self.policy.device)
-
-    def trace(self) -> Trace:
-        """Of a session's frozen states."""
-        return self.policy.trunk.trace() if self._keep_states else Trace(None)
+        """Read every prompt once and make `group_size` rows of each."""
+        trace = self.policy.trunk.trace() if self._keep_states else Trace(None)
+        return HFSession(self.policy, trace, prompts, group_size, sampling)
 
 
 class HFSession:
-    """R episodes over one cache. Cache row i belongs to episode `self._owners[i]`."""
+    """R episodes over one cache, freed with the session.
+
+    Cache row i belongs to episode `self._owners[i]`.
+    """
 
     def __init__(
         self,
-        engine: HFEngine,
+        policy: SearchPolicy,
+        trace: Trace,
         prompts: Sequence[Sequence[int]],
         group_size: int,
         sampling: Sampling,
     ) -> None:
-        self._policy = engine.policy
+        self._policy = policy
+        self._trace = trace
         self._sampling = sampling
         self._group_size = group_size
         seeds = sampling.group_seeds(len(prompts))
         self._groups = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self._cache = engine.cache()
-        self._trace = engine.trace()
         self._owners: list[int] = []
         hidden = self._read_prompts([list(prompt) for prompt in prompts])
-        self._opening = self._cache.times_opened
         self._repeat(group_size)
         self._hidden = hidden.repeat_interleave(group_size, dim=0)
         self._unread: dict[int, list[int]] = {row: [] for row in self._owners}
@@ -101,8 +92,6 @@ class HFSession:
         self, contexts: Mapping[int, Sequence[int]], ended: Ended = lambda row, sample: None
     ) -> dict[int, Sample]:
         """Read each row's context, then sample until its turn ends."""
-        if self._cache.times_opened != self._opening:
-            raise ValueError("turn: the engine has opened another session since")
         self._keep(contexts)
         texts = [self._unread[owner] + list(contexts[owner]) for owner in self._owners]
         if any(texts):
@@ -148,7 +137,7 @@ class HFSession:
         return self._read(prompts)
 
     def _open(self, rows: int) -> None:
-        self._cache.open(rows)
+        self._cache = RowCache(self._policy.num_layers, rows, self._policy.device)
         self._trace.open(rows)
         self._owners = list(range(rows))
 

@@ -26,8 +26,7 @@ class Rows:
 
     def __init__(self, policy: SearchPolicy, count: int) -> None:
         self.policy = policy
-        self.cache = RowCache(policy.num_layers, policy.device)
-        self.cache.open(count)
+        self.cache = RowCache(policy.num_layers, count, policy.device)
         self.tokens: list[list[int]] = [[] for _ in range(count)]
 
     @torch.inference_mode()
@@ -63,11 +62,6 @@ class Rows:
         self.cache.repeat(copies)
         self.tokens = [list(row) for row in self.tokens for _ in range(copies)]
 
-    @torch.inference_mode()
-    def open(self, count: int) -> None:
-        self.cache.open(count)
-        self.tokens = [[] for _ in range(count)]
-
     def truncate(self, rows: int) -> None:
         self.cache.truncate(rows)
         del self.tokens[rows:]
@@ -99,21 +93,6 @@ def test_truncate_drops_the_last_rows(exact) -> None:
     rows.truncate(2)
     assert rows.cache.lengths.tolist() == [4, 1]
     rows.check([[20], [21, 22]])
-
-
-def test_opened_again_it_is_empty_and_keeps_its_memory(exact) -> None:
-    rows = Rows(exact, 3)
-    rows.check([[5, 6, 7, 8], [10], [11, 12]])
-    memory = rows.cache.layers[0].keys.data_ptr()
-    with torch.inference_mode():
-        for layer in rows.cache.layers:
-            layer.keys[:, :, :4] = torch.nan  # as a policy that has diverged leaves behind
-            layer.values[:, :, :4] = torch.nan
-    rows.open(2)
-    assert rows.cache.lengths.tolist() == [0, 0] and rows.cache.times_opened == 2
-    rows.check([[5], [6, 7, 8]])
-    rows.check([[20], [21, 22]])
-    assert rows.cache.layers[0].keys.data_ptr() == memory
 
 
 def test_its_memory_goes_with_it(exact) -> None:
@@ -189,13 +168,11 @@ def test_any_sequence_of_operations(exact, monkeypatch, seed) -> None:
     rows.check([[rng.randrange(1024) for _ in range(rng.randint(1, 6))] for _ in range(4)])
     for _ in range(8):
         count = len(rows.tokens)
-        operation = rng.choice(["read", "read", "decode", "repeat", "truncate", "swap", "open"])
+        operation = rng.choice(["read", "read", "decode", "repeat", "truncate", "swap"])
         if operation == "repeat" and count < 5:
             rows.repeat(rng.randint(1, 3))
         elif operation == "truncate":
             rows.truncate(rng.randint(1, count))
-        elif operation == "open":
-            rows.open(rng.randint(1, 4))
         elif operation == "swap" and count > 1:
             order = rng.sample(range(count), count // 2 * 2)
             rows.swap(order[::2], order[1::2])

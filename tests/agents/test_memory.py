@@ -112,19 +112,12 @@ def test_an_entropy_term_keeps_more_of_the_logits() -> None:
     assert item(found.training, "logits of a chunk") == 512 * 1024 * 16
 
 
-@pytest.mark.parametrize("on_gpu", [False, True])
-def test_only_on_a_cpu_the_rollouts_cache_stays_while_training(on_gpu: bool) -> None:
-    found = estimate(read(), torch.float32, on_gpu)
-    assert ("key-value cache" in [part.name for part in found.training]) is not on_gpu
-
-
 def test_the_cache_is_as_large_as_the_cache(monkeypatch) -> None:
     """A real one, filled to the limit, in the sizes of the plan."""
     config = read("--engine.max_episodes", "4", "--rollout.group_size", "2",
                   "--evaluation.questions", "0", "--env.max_context_tokens", "300")  # fmt: skip
     policy = builds.build_policy()
-    cache = RowCache(policy.num_layers, CPU)
-    cache.open(4)
+    cache = RowCache(policy.num_layers, 4, CPU)
     counts = torch.full((4,), 300)
     positions, mask = cache.begin(4, counts)
     with torch.no_grad():

@@ -12,8 +12,7 @@ import torch
 from agents.models import load_base
 from agents.policy import SearchPolicy
 from agents.types import Batch
-from benchmarks import training
-from benchmarks.speed import operators, sides, task, trl_side, update
+from benchmarks.speed import command, operators, sides, task, trl_side, update
 from benchmarks.speed.ours import Stepper, endless_policy, model_options
 from benchmarks.speed.task import Shape, Task, build_task
 
@@ -172,7 +171,7 @@ class TestUpdate:
     def test_the_command_compares_two_processes(self, tmp_path, capsys) -> None:
         out = tmp_path / "numbers.json"
         flags = ["--model", "tiny", "--layers", "1", "--rows", "2", "--length", "170"]
-        assert training.main(["update", *flags, "--repeats", "1", "--out", str(out)]) == 0
+        assert command.main(["update", *flags, "--repeats", "1", "--out", str(out)]) == 0
         told = json.loads(out.read_text())
         assert 0 <= told["gradient_difference"] <= update.CLOSE
         for side in update.SIDES:
@@ -201,7 +200,7 @@ class TestProfile:
         out = tmp_path / "numbers.json"
         flags = ["--model", "tiny", "--layers", "1", "--questions", "1", "--group-size", "2"]
         argv = ["profile", *flags, "--turns", "2", "--tokens", "4", "--out", str(out)]
-        assert training.main(argv) == 0
+        assert command.main(argv) == 0
         told = json.loads(out.read_text())
         for phase in ("rollout", "update"):
             names = {o["name"] for o in told[phase]["operators"]}
@@ -231,6 +230,6 @@ def test_a_target_is_met_or_missed() -> None:
     ],
 )
 def test_bad_input_is_named_in_one_line(argv: list[str], culprit: str, capsys) -> None:
-    assert training.main(argv) == 2
+    assert command.main(argv) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert culprit in line

@@ -204,15 +204,13 @@ def test_rows_may_be_left_out_from_the_first_turn_on(policy) -> None:
     assert {row: samples[row].ids for row in samples} == {r: expected[r].ids for r in (1, 4)}
 
 
-def test_a_session_ends_with_the_next_one(policy) -> None:
+def test_sessions_do_not_disturb_each_other(policy) -> None:
     engine = HFEngine(policy)
-    first = engine.open(PROMPTS, 2, sampling())
-    expected = first.turn(dict.fromkeys(range(6), ()))
-    again = engine.open(PROMPTS, 2, sampling())
-    with pytest.raises(ValueError, match="has opened another session"):
-        first.turn({0: [20]})
-    # The memory is that of the first session; the samples are those of a fresh engine.
-    assert again.turn(dict.fromkeys(range(6), ())) == expected
+    first, other, alone = (engine.open(PROMPTS, 2, sampling()) for _ in range(3))
+    contexts = [dict.fromkeys(range(6), ()), {0: [20], 4: [21, 22]}]
+    expected = [alone.turn(context) for context in contexts]
+    turns = [(first.turn(context), other.turn(context)) for context in contexts]
+    assert turns == [(turn, turn) for turn in expected]
 
 
 def test_a_token_without_probability_is_never_drawn(policy) -> None:
