@@ -200,7 +200,7 @@ class SearchPolicy:
         if not bool((columns > 0).all()):
             raise ValueError("action_mask: the first token of a row cannot be an action")
         counts = columns.new_zeros(len(input_ids)).scatter_reduce(0, rows, columns, "amax")
-        kept = self.trunk.states(input_ids, counts.tolist())
+        kept = self.trunk.states(input_ids, counts)
         hidden = self.hidden(input_ids) if kept is None else self.trunk.above(kept)
         return hidden[rows, columns - 1]
 

@@ -69,22 +69,24 @@ class Trunk:
         assert self._entered is not None
         return self._entered
 
-    def states(self, input_ids: Tensor, counts: Sequence[int]) -> Tensor | None:
+    def states(self, input_ids: Tensor, counts: Tensor) -> Tensor | None:
         """The states of texts that were sampled.
 
         Args:
             input_ids: (B, T) int64.
-            counts: How many tokens of each row are asked for.
+            counts: (B,) int64, how many tokens of each row are asked for.
 
         Returns:
             (B, max(counts), H), 0 behind a row's count; None unless all rows were sampled.
         """
-        if not self._traces or not counts:
+        if not self._traces or len(counts) == 0:
             return None
         if not self._known:
             texts = [text for trace in self._traces for text in trace.texts]
             self._known = {tuple(text.ids): text.states for text in texts}
-        wanted = [tuple(row[:n]) for row, n in zip(input_ids.tolist(), counts, strict=True)]
+        wanted = [
+            tuple(row[:n]) for row, n in zip(input_ids.tolist(), counts.tolist(), strict=True)
+        ]
         if not all(text in self._known for text in wanted):
             return None
         # Copies: a tensor made in inference mode cannot be kept for a backward pass.

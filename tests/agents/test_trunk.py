@@ -63,13 +63,13 @@ def test_the_states_are_those_of_a_pass_from_scratch(monkeypatch, read_tokens: i
     policy = build_policy()
     with policy.trunk.keeping():
         batch = play(policy, max_turns=3)
-        counts = (batch.lengths - 1).tolist()
+        counts = batch.lengths - 1
         kept = policy.trunk.states(batch.input_ids, counts)
-        assert kept is not None and kept.shape[1] == max(counts)
+        assert kept is not None and kept.shape[1] == int(counts.max())
         with torch.inference_mode():
             policy.hidden(batch.input_ids)
             whole = policy.trunk.entered()
-        for row, count in enumerate(counts):
+        for row, count in enumerate(counts.tolist()):
             assert torch.allclose(kept[row, :count], whole[row, :count], atol=1e-12)
             assert not kept[row, count:].any()
     assert len(set(counts)) > 1
@@ -114,7 +114,7 @@ class TestWhatIsComputedWhole:
         policy = build_policy()
         with policy.trunk.keeping():
             batch = play(policy)
-            counts = (batch.lengths - 1).tolist()
+            counts = batch.lengths - 1
             assert policy.trunk.states(batch.input_ids, counts) is not None
             batch.input_ids[3, counts[3] - 1] += 1
             assert policy.trunk.states(batch.input_ids, counts) is None
@@ -127,9 +127,9 @@ class TestWhatIsComputedWhole:
         policy = build_policy()
         batch = play(policy)
         with policy.trunk.keeping():
-            assert policy.trunk.states(batch.input_ids, batch.lengths.tolist()) is None
+            assert policy.trunk.states(batch.input_ids, batch.lengths) is None
             batch = play(policy)
-        assert policy.trunk.states(batch.input_ids, (batch.lengths - 1).tolist()) is None
+        assert policy.trunk.states(batch.input_ids, batch.lengths - 1) is None
         assert not policy.causal.model.layers[1]._forward_pre_hooks
 
     def test_an_engine_told_not_to_keep_them(self) -> None:
@@ -138,7 +138,7 @@ class TestWhatIsComputedWhole:
             engine = hf.build(hf.Config(keep_states=False), policy)
             session = engine.open([[5, 6]], 1, builds.sampling(max_tokens=1))
             session.turn({0: ()})
-            assert policy.trunk.states(torch.tensor([[5, 6]]), [2]) is None
+            assert policy.trunk.states(torch.tensor([[5, 6]]), torch.tensor([2])) is None
 
     def test_all_where_every_block_is_adapted(self) -> None:
         policy = builds.build_policy(b_std=0.1)
@@ -173,6 +173,6 @@ def test_families_that_change_what_they_read_are_computed_whole(
         expected, _ = policy.logprobs(ids, mask, temperature=1.0)
         with policy.trunk.keeping():
             HFEngine(policy).open([[5, 6]], 1, builds.sampling(max_tokens=1)).turn({0: ()})
-            assert (policy.trunk.states(ids, [2]) is not None) is begins_above
+            assert (policy.trunk.states(ids, torch.tensor([2])) is not None) is begins_above
             actual, _ = policy.logprobs(ids, mask, temperature=1.0)
     assert torch.allclose(actual, expected, atol=1e-5)
