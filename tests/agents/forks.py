@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.large_pages import use_large_pages
+
 ROOT = Path(__file__).parents[2]
 CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
 COUNTED = "changes of files: "
@@ -71,6 +73,7 @@ def changes(log: Path) -> int:
 
 
 def _serve() -> None:
+    use_large_pages()  # as train.py does, which finds torch loaded here
     import agents.train_command  # noqa: F401  # what takes long
 
     while line := sys.stdin.readline():
