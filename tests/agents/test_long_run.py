@@ -75,7 +75,7 @@ def test_every_episode_is_accounted_for(tmp_path: Path, monkeypatch: pytest.Monk
     with Forks() as server:
         for number, (sent, status) in enumerate(ends):
             process = server.start(log, argv)
-            wait_for(folder, 120 * number + draw.randrange(20, 120))
+            wait_for(folder, 120 * number + draw.randrange(20, 120), process, log)
             os.kill(process, sent)
             assert server.wait() == status, log.read_text()[-2000:]
             argv = ["--resume", folder]
@@ -83,9 +83,10 @@ def test_every_episode_is_accounted_for(tmp_path: Path, monkeypatch: pytest.Monk
     check(folder)
 
 
-def wait_for(folder: Path, lines: int) -> None:
+def wait_for(folder: Path, lines: int, process: int, log: Path) -> None:
     file = folder / "metrics.jsonl"
     while not file.exists() or file.read_bytes().count(b"\n") < lines:
+        assert Path(f"/proc/{process}").exists(), log.read_text()[-2000:]
         time.sleep(0.01)
 
 
