@@ -225,12 +225,14 @@ def figure(rows: Rows, variants: Sequence[str], file: Path) -> None:
                 color = f"C{number}"  # the same in every axis, whichever metrics a variant has
                 chosen = [r for r in rows if (r["regime"], r["variant"]) == (regime, variant)]
                 steps, curves = _by_step(chosen, column)
-                if np.isnan(curves).all():
+                measured = ~np.isnan(curves).all(axis=0)  # in a step that trained on something
+                if not measured.any():
                     continue
-                axis.plot(
-                    steps, np.nanmean(curves, axis=0), label=variant, color=color, linewidth=1
-                )
-                low, high = np.nanmin(curves, axis=0), np.nanmax(curves, axis=0)
+                mean, low, high = (np.full(len(steps), np.nan) for _ in range(3))
+                mean[measured] = np.nanmean(curves[:, measured], axis=0)
+                low[measured] = np.nanmin(curves[:, measured], axis=0)
+                high[measured] = np.nanmax(curves[:, measured], axis=0)
+                axis.plot(steps, mean, label=variant, color=color, linewidth=1)
                 axis.fill_between(steps, low, high, color=color, alpha=0.12)
             if column in LOGARITHMIC:
                 axis.set_yscale("log")
