@@ -123,8 +123,8 @@ def test_a_worker_that_always_dies_ends_the_run_with_its_cause(
     assert result.status == 1
     assert result.err.splitlines()[-1] == (
         "train.py: retrieval failed: step 1: retrieval failed in every episode; check the "
-        "retriever: mortal_plugs.mortal: its process died 3 times in a row; restart the program, "
-        "or run without retriever.isolate to see why"
+        f"retriever: {MORTAL}: its process died 3 times in a row; restart the program, or run "
+        "without retriever.isolate to see why"
     )
     assert saved(folder) == ["step-000000"]
 
