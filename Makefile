@@ -15,7 +15,7 @@ help:
 	@echo "make train   set up, then train and evaluate the embedded default (configs/quickstart.yaml)"
 	@echo "make eval    set up, then evaluate the embedded model: a small version of docs/results.md"
 	@echo "make test    set up, then lint, type check and run all tests that need no GPU"
-	@echo "make vllm-test  set up vLLM's CPU build in $(VLLM), then test the vllm engine on it (an hour on two cores)"
+	@echo "make vllm-test  set up vLLM's CPU build in $(VLLM), then test the vllm engine on it (ten minutes on two cores)"
 	@echo "make setup   only set up the virtual environment"
 
 train: $(VENV)/.runtime

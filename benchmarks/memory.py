@@ -36,11 +36,11 @@ CPU = torch.device("cpu")
 FRUGAL = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 LIMITS = "--env.max_turns 3 --engine.max_tokens 8 --optimizer.minibatches 1"
 TINY = (
-    "--model.name tiny --engine.max_episodes 128 --env.max_context_tokens 1024 "
+    "--model.name tiny --rollout.questions_per_step 32 --env.max_context_tokens 1024 "
     "--env.max_observation_tokens 400 --optimizer.microbatch_tokens 16384"
 )
 EMBEDDED = (
-    "--model.name embedded --engine.max_episodes 8 --env.max_context_tokens 768 "
+    "--model.name embedded --rollout.questions_per_step 2 --env.max_context_tokens 768 "
     "--env.max_observation_tokens 300 --optimizer.microbatch_tokens 1536"
 )
 RECOMPUTE = "--model.gradient_checkpointing true"
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _config(flags: str) -> RunConfig:
-    shape = "--rollout.group_size 4 --rollout.questions_per_step 64 --evaluation.questions 0"
+    shape = "--rollout.group_size 4 --engine.max_episodes 128 --evaluation.questions 0"
     argv = f"{shape} {LIMITS} {flags} --model.device cpu".split()
     return RunConfig(**command_line.parse(ArgumentParser(), TRAIN_LAYOUT, argv, {})[0])
 
@@ -98,7 +98,7 @@ def _planned(config: RunConfig) -> dict[str, float]:
 
 
 def _measure(config: RunConfig) -> dict[str, int]:
-    _phases(_config(f"{TINY} --engine.max_episodes 4 --optimizer.microbatch_tokens 1024"))
+    _phases(_config(f"{TINY} --rollout.questions_per_step 1 --optimizer.microbatch_tokens 1024"))
     gc.collect()
     before = resident.read("VmRSS")
     return {phase: peak - before for phase, peak in _phases(config).items()}
@@ -114,13 +114,15 @@ def _phases(config: RunConfig) -> dict[str, int]:
     engine = HFEngine(policy)
     trainer.update(_batch(rows=2, width=64), 0)
     peaks = {}
-    resident.forget_peak()
-    _play(engine, config)
-    peaks["sampling"] = resident.read("VmHWM")
     width = config.env.max_context_tokens or 0
-    resident.forget_peak()
-    trainer.update(_batch(config.optimizer.microbatch_tokens // width, width), 0)
-    peaks["training"] = resident.read("VmHWM")
+    batch = _batch(config.optimizer.microbatch_tokens // width, width)
+    with policy.trunk.keeping():
+        resident.forget_peak()
+        _play(engine, config)
+        peaks["sampling"] = resident.read("VmHWM")
+        resident.forget_peak()
+        trainer.update(batch, 0)
+        peaks["training"] = resident.read("VmHWM")
     return peaks
 
 
