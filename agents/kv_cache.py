@@ -5,6 +5,7 @@ tokens in slots 0 .. lengths[r]-1 without holes, so that turns and observations 
 need no padding between them, and a row's log-probabilities do not depend on its neighbours.
 """
 
+import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+from .host_memory import mapping
 
 GROWTH = 128  # slots are added in steps of so many: a copy every 128 tokens, not every token
 
@@ -144,6 +147,15 @@ class _RowLayer(CacheLayerMixin):
 def _grown(old: Tensor, rows: int, slots: int) -> Tensor:
     """The same content in more room; zeros, not empty memory: a masked slot is 0 * value."""
     slots = max(old.shape[2], -(-slots // GROWTH) * GROWTH)
-    new = old.new_zeros(max(rows, old.shape[0]), old.shape[1], slots, old.shape[3])
+    new = _zeros((max(rows, old.shape[0]), old.shape[1], slots, old.shape[3]), old)
     new[: old.shape[0], :, : old.shape[2]] = old
     return new
+
+
+def _zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """On a CPU not of the heap, where the blocks that were outgrown would stay as holes."""
+    count = math.prod(shape)
+    if like.device.type != "cpu" or count == 0:
+        return like.new_zeros(shape)
+    memory = mapping(count * like.itemsize)
+    return torch.frombuffer(memory, dtype=like.dtype, count=count).view(shape)

@@ -12,6 +12,7 @@ from retrieval.cache import CachedRetriever
 from retrieval.errors import RetrievalError
 
 from .engine import Engine, Sample, Sampling, Session
+from .host_memory import give_back
 from .lookahead import Lookahead
 from .prompts import Framing
 from .types import Trajectory, Turn
@@ -81,6 +82,7 @@ class Rollout:
                 for _ in range(group_size)
             ]
             self._play_part(players, group_size, replace(sampling, group_ids=ids), progress)
+            give_back()  # training, or the next part's cache, needs it in other pieces
             trajectories.extend(player.trajectory() for player in players)
         return trajectories
 

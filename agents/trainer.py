@@ -19,6 +19,7 @@ from . import processes
 from .algorithm import Algorithm, Loss
 from .batching import micro_batches
 from .critic import Critic
+from .host_memory import give_back
 from .learning_signal import Signal, trimmed
 from .losses import kl, token_mean_weights, value_loss
 from .normaliser import RemovedGradient, TypicalNorm
@@ -122,6 +123,7 @@ class Trainer:
         for rows in self._minibatches(len(batch), seed):
             self._step(signal.select(rows), tally)
         tally.collect()
+        give_back()
         processes.copy_from_first(self._weights)
         if math.isfinite(tally.kl_ref):  # else no row was trained, and nothing measured
             self.kl_coef = self.penalty.steered(used, tally.kl_ref, len(batch))

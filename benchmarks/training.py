@@ -2,7 +2,7 @@
 
 import sys
 
-from agents.large_pages import use_large_pages
+from agents.host_memory import use_large_pages
 
 if __name__ == "__main__":
     use_large_pages()  # for every side, as train.py does

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.large_pages import use_large_pages
+from agents.host_memory import use_large_pages
 
 ROOT = Path(__file__).parents[2]
 CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}

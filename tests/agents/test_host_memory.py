@@ -1,11 +1,16 @@
-"""What torch asks the kernel for; whether the kernel has large pages to give is its own affair."""
+"""Large pages that torch asks for (the kernel may have none to give), and memory given back."""
 
 import os
+import platform
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
+import torch
+
+from agents.host_memory import LARGE, mapping
 
 ROOT = Path(__file__).parents[2]
 # Of the mapping that holds 64 MB of a tensor: whether large pages were asked for ("hg", proc(5)).
@@ -36,7 +41,7 @@ def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-USE = "from agents.large_pages import use_large_pages; use_large_pages()\n"
+USE = "from agents.host_memory import use_large_pages; use_large_pages()\n"
 
 
 @pytest.mark.parametrize(
@@ -56,3 +61,42 @@ def test_too_late_is_an_error() -> None:
     done = run("import torch\n" + USE)
     assert done.returncode == 1
     assert "RuntimeError: use_large_pages: call it before torch is imported" in done.stderr
+
+
+# Of 66 MB of blocks every twentieth stays, the last one too.
+FREED = """
+from pathlib import Path
+from agents.host_memory import give_back
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+blocks = [bytearray(b"x" * 60_000) for _ in range(1100)]
+used = blocks[::-20]
+before = resident()
+del blocks
+kept = before - resident()
+give_back()
+print(kept // 2**20, (before - resident()) // 2**20)
+"""
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="for glibc, which keeps what is freed"
+)
+def test_what_was_freed_goes_back_to_the_system() -> None:
+    done = run(FREED)
+    at_once, then = map(int, done.stdout.split())
+    assert at_once < 10 and then > 50
+
+
+def test_a_mapping_is_zeros_and_goes_when_nobody_holds_it() -> None:
+    memory = mapping(3 * LARGE + 5)
+    tensor = torch.frombuffer(memory, dtype=torch.uint8)
+    assert len(tensor) == 3 * LARGE + 5 and not tensor.any()
+    tensor[-1] = 7
+    gone = weakref.ref(memory)
+    del memory
+    assert tensor[-1] == 7 and gone() is not None
+    del tensor
+    assert gone() is None
