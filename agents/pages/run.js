@@ -84,6 +84,7 @@ const CURVES = [
   { title: "Repeated 4-grams", of: ["repeat_rate"], zero: true, says: "Share of a sampled turn’s 4-grams that stood in it before." },
   { title: "Clipped", of: ["clip_fraction", "clip_fraction_turns"], zero: true, says: "Shares of action tokens, and of turns with a clipped token." },
   { title: "KL to the sampling policy", of: ["kl_old"], says: "Nats per action token." },
+  { title: "Ratio tail", of: ["ratio_tail"], zero: true, says: "Share of action tokens that moved by more than 1 nat." },
   { title: "KL to the base model", of: ["kl_ref"], unless: { value: 0 }, says: "Nats per action token." },
   { title: "Entropy", of: ["entropy"], says: "Nats per action token." },
   { title: "Gradient norm", of: ["grad_norm", "clip_norm"], log: true, says: "Before the global-norm clip; clip norm is ‖C‖, of the part that the ratio clip removed." },
