@@ -58,21 +58,43 @@ def _num_tokens(trajectory: Trajectory) -> int:
     return sum(len(turn.prompt_ids) + len(turn.action_ids) for turn in trajectory.turns)
 
 
-def micro_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+def micro_batches(
+    lengths: Sequence[int], prompts: Sequence[tuple[int, ...]], max_tokens: int
+) -> list[list[int]]:
     """Group rows of similar length so that rows x longest row stays within a token budget.
+
+    Rows of one prompt stay together, which saves reading it again (agents/shared_prompts.py), as
+    long as that is more than the padding which it costs.
 
     Args:
         lengths: Tokens of each row.
+        prompts: The tokens that each row begins with.
         max_tokens: Budget of one micro-batch, padding included; a single longer row stands alone.
 
     Returns:
-        Lists of row indices, longest rows first, so that an out-of-memory error comes at once.
+        Lists of row indices, the longest row in the first, so that an out-of-memory error comes at
+        once.
     """
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
     groups: list[list[int]] = []
-    for row in order:
-        if groups and lengths[groups[-1][0]] * (len(groups[-1]) + 1) <= max_tokens:
+    longest = 0  # of the last group
+    for row in _by_prompt(lengths, prompts):
+        longest = max(longest, lengths[row])
+        if groups and longest * (len(groups[-1]) + 1) <= max_tokens:
             groups[-1].append(row)
         else:
             groups.append([row])
+            longest = lengths[row]
     return groups
+
+
+def _by_prompt(lengths: Sequence[int], prompts: Sequence[tuple[int, ...]]) -> list[int]:
+    """Runs of rows of one prompt, longest first; runs in the order of their first rows."""
+    runs: dict[tuple[int, ...], list[list[int]]] = {}
+    ordered = []
+    for row in sorted(range(len(lengths)), key=lambda row: (-lengths[row], row)):
+        known = runs.setdefault(prompts[row], [])
+        if not known or lengths[known[-1][0]] - lengths[row] > len(prompts[row]):
+            known.append([])
+            ordered.append(known[-1])
+        known[-1].append(row)
+    return [row for run in ordered for row in run]

@@ -31,28 +31,29 @@ class RowCache(Cache):
     def __init__(self, num_layers: int, rows: int, device: torch.device) -> None:
         """Start with `rows` empty rows."""
         self.lengths = torch.zeros(rows, dtype=torch.int64, device=device)
-        self._rows = slice(0, 0)
+        self._rows: slice | Tensor = slice(0, 0)
         self._row_index = torch.zeros(0, 1, dtype=torch.int64, device=device)
         self._positions = torch.zeros(0, 0, dtype=torch.int64, device=device)
         self._width = 0
         self._row_layers = [_RowLayer(self) for _ in range(num_layers)]
         super().__init__(layers=list(self._row_layers))
 
-    def begin(self, active: int, counts: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Announce new tokens for rows first .. first+active-1.
+    def begin(self, rows: Sequence[int], counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Announce new tokens for some rows; the others keep what they have.
 
         Args:
-            active: How many rows the forward pass holds; the other rows keep what they have.
-            counts: (active,) new tokens of each row, right-padded to n = counts.max().
-            first: The first of these rows.
+            rows: Distinct. Neighbours in their order are read in place, others are copied together.
+            counts: (len(rows),) new tokens of each, right-padded to n = counts.max().
 
         Returns:
-            Position ids (active, n) and the attention mask (active, 1, n, W) bool.
+            Position ids (len(rows), n) and the attention mask (len(rows), 1, n, W) bool.
         """
         new = int(counts.max())
         offsets = torch.arange(new, device=self.lengths.device)
-        self._rows = slice(first, first + active)
-        self._row_index = torch.arange(first, first + active, device=self.lengths.device)[:, None]
+        index = torch.tensor(rows, dtype=torch.int64, device=self.lengths.device)
+        neighbours = list(rows) == list(range(rows[0], rows[0] + len(rows)))
+        self._rows = slice(rows[0], rows[0] + len(rows)) if neighbours else index
+        self._row_index = index[:, None]
         self._positions = self.lengths[self._rows, None] + offsets
         self._width = int(self._positions.max()) + 1
         slots = torch.arange(self._width, device=self.lengths.device)
@@ -107,14 +108,16 @@ class _RowLayer(CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         self._hold(len(owner.lengths), owner._width)
-        span, rows = owner._rows, owner._row_index
-        # The two index tensors stand around a slice, so the indexed view is (active, n, H, D).
-        self.keys[rows, :, owner._positions] = key_states.transpose(1, 2)
-        self.values[rows, :, owner._positions] = value_states.transpose(1, 2)
-        return (
-            self.keys[span, :, : owner._width],
-            self.values[span, :, : owner._width],
-        )
+        index = owner._row_index
+        # The two index tensors stand around a slice, so the indexed view is (rows, n, H, D).
+        self.keys[index, :, owner._positions] = key_states.transpose(1, 2)
+        self.values[index, :, owner._positions] = value_states.transpose(1, 2)
+        return self._read(self.keys), self._read(self.values)
+
+    def _read(self, memory: Tensor) -> Tensor:
+        used, rows = memory[:, :, : self._owner._width], self._owner._rows
+        # index_select copies whole rows; an index would go number by number.
+        return used[rows] if isinstance(rows, slice) else used.index_select(0, rows)
 
     def repeat(self, copies: int) -> None:
         """As `RowCache.repeat`."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from retrieval.errors import InputError
 from .embedded import embedded_folder
 from .quantization import quantised
 from .tiny import build_tiny
+
+GROUPED_HEADS = "TRANSFORMERS_SDPA_FORCE_GQA"  # read by transformers in every attention
 
 
 def load_base(
@@ -65,8 +68,19 @@ def load_base(
             f"model.name: the tokenizer of {name!r} has no chat template; add chat_template.jinja "
             "to the model folder"
         )
+    _keep_heads_grouped(device)
     model.requires_grad_(False)
     return model.to(device).eval(), tokenizer
+
+
+def _keep_heads_grouped(device: torch.device) -> None:
+    """On a CPU have attention with a mask read keys and values as they are.
+
+    transformers copies them for every query head, because the fast kernels of GPUs cannot take a
+    mask and fewer key than query heads together. The one for CPUs can.
+    """
+    if device.type == "cpu":
+        os.environ.setdefault(GROUPED_HEADS, "1")
 
 
 def check_name(name: str) -> None:
@@ -99,6 +113,13 @@ def _checked_source(name: str) -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def end_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
+    """Every id that ends a text: the tokenizer's and those of the generation config."""
+    declared = getattr(model.generation_config, "eos_token_id", None)
+    ids = declared if isinstance(declared, list) else [declared]
+    return frozenset(i for i in [*ids, tokenizer.eos_token_id] if i is not None)
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:

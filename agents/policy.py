@@ -21,6 +21,8 @@ from .adapters import LoraOptions, lora_config
 from .compatibility import check_config, check_logits
 from .head import chosen_logprobs, recomputed_logprobs
 from .kv_cache import RowCache
+from .models import end_ids
+from .shared_prompts import Layout, prompts_of
 from .trunk import Trunk
 
 POLICY = "default"  # peft's name of the first adapter
@@ -41,12 +43,13 @@ class SearchPolicy:
         self._head_is_frozen = plain and not self._head.weight.requires_grad
         self._pieces: dict[int, str] = {}
         self._active = POLICY
+        self.shares_prompts = True  # among the rows of a forward pass
         self._trainable = [p for p in model.parameters() if p.requires_grad]
         self._learnt = list(self._trainable)  # and what further adapters bring
         config = self.causal.config.get_text_config()
         self.num_layers: int = config.num_hidden_layers
         self.pad_id: int = tokenizer.pad_token_id or 0
-        self.end_ids = _end_ids(self.causal, tokenizer)
+        self.end_ids = end_ids(self.causal, tokenizer)
         check_config(config)
         self.max_positions: int = config.max_position_embeddings
         self._check_logits()
@@ -107,6 +110,7 @@ class SearchPolicy:
         for module in self.causal.modules():
             if isinstance(module, GradientCheckpointingLayer):
                 module.training = True  # of the block alone: what is inside it stays as it is
+                module._can_checkpoint_with_cache = True  # agents/shared_prompts.py: written once
 
     @property
     def device(self) -> torch.device:
@@ -184,13 +188,14 @@ class SearchPolicy:
             attention_mask=mask,
             position_ids=positions,
             cache=cache,
-            use_cache=cache is not None,
+            use_cache=False,  # none of its own
         ).last_hidden_state
 
     def states_before(self, input_ids: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """(N, H): the last layer's states before the tokens (rows[i], columns[i]).
 
-        Frozen blocks are left out where sampling has kept their states (agents/trunk.py).
+        Frozen blocks are left out where sampling has kept their states (agents/trunk.py), and a
+        prompt is read once for its rows (agents/shared_prompts.py).
 
         Args:
             input_ids: (B, T) int64, right-padded.
@@ -199,10 +204,17 @@ class SearchPolicy:
         """
         if not bool((columns > 0).all()):
             raise ValueError("action_mask: the first token of a row cannot be an action")
-        counts = columns.new_zeros(len(input_ids)).scatter_reduce(0, rows, columns, "amax")
+        nothing = columns.new_zeros(len(input_ids))
+        counts = nothing.scatter_reduce(0, rows, columns, "amax")
+        openings = nothing.scatter_reduce(0, rows, columns, "amin", include_self=False)
         kept = self.trunk.states(input_ids, counts)
-        hidden = self.hidden(input_ids) if kept is None else self.trunk.above(kept)
-        return hidden[rows, columns - 1]
+        source, forward = (input_ids, self.hidden) if kept is None else (kept, self.trunk.above)
+        if self.shares_prompts:
+            layout = Layout.of(prompts_of(input_ids, openings), counts)
+            if layout.is_worth_it:
+                states = layout.read(forward, source, self.num_layers)
+                return states[rows, columns - openings[rows]]
+        return forward(source, None, None, None)[rows, columns - 1]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, H) -> (N, V)."""
@@ -261,7 +273,7 @@ class SearchPolicy:
         states = []
         for part in ids.split(3, dim=1):
             count = torch.tensor([part.shape[1]], device=self.device)
-            positions, mask = cache.begin(1, count)
+            positions, mask = cache.begin([0], count)
             states.append(self.hidden(part, mask, positions, cache))
             cache.advance(count)
         return torch.cat(states, dim=1)
@@ -282,10 +294,3 @@ class _ActiveAdapter:
     def __exit__(self, *error: object) -> None:
         if self._before != self._name:
             self._policy._activate(self._before)
-
-
-def _end_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
-    """Every id that ends a text: the tokenizer's and those of the generation config."""
-    declared = getattr(model.generation_config, "eos_token_id", None)
-    ids = declared if isinstance(declared, list) else [declared]
-    return frozenset(i for i in [*ids, tokenizer.eos_token_id] if i is not None)

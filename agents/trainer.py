@@ -25,6 +25,7 @@ from .losses import kl, token_mean_weights, value_loss
 from .normaliser import RemovedGradient, TypicalNorm
 from .penalty import Penalty
 from .policy import SearchPolicy
+from .shared_prompts import prompts_of
 from .tally import Tally, count_nonfinite
 from .types import Batch
 
@@ -271,8 +272,11 @@ class Trainer:
         """This process's rows, in micro-batches."""
         longest_first = batch.lengths[rows].argsort(descending=True, stable=True)
         rows = rows[longest_first[processes.rank() :: processes.size()]]
+        prompts: list[tuple[int, ...]] = [()] * len(rows)
+        if self.policy.shares_prompts:
+            prompts = prompts_of(batch.input_ids[rows], batch.openings[rows])
         lengths = batch.lengths[rows].tolist()
-        for group in micro_batches(lengths, self.options.microbatch_tokens):
+        for group in micro_batches(lengths, prompts, self.options.microbatch_tokens):
             yield rows[torch.tensor(group, device=rows.device)]
 
     def _logprobs(self, batch: Batch) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.cache_utils import Cache
 
 PROBE = (1, 2, 3, 4)
 
@@ -93,11 +94,26 @@ class Trunk:
         rows = [torch.cat(self._known[text]) for text in wanted]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
-    def above(self, states: Tensor) -> Tensor:
-        """(B, T, H) -> (B, T, H): the last layer's states, from those that `states` gives."""
+    def above(
+        self,
+        states: Tensor,
+        mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """(B, T, H) -> (B, T, H): the last layer's states, from those that `states` gives.
+
+        Mask, positions and cache are those of `SearchPolicy.hidden`.
+        """
         self._backbone.layers = self._above
         try:
-            hidden: Tensor = self._backbone(inputs_embeds=states, use_cache=False).last_hidden_state
+            hidden: Tensor = self._backbone(
+                inputs_embeds=states,
+                attention_mask=mask,
+                position_ids=positions,
+                cache=cache,
+                use_cache=False,
+            ).last_hidden_state
             return hidden
         finally:
             self._backbone.layers = self._blocks

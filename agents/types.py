@@ -164,6 +164,11 @@ class Batch:
         """(B,) tokens without padding."""
         return self.attention_mask.sum(1)
 
+    @property
+    def openings(self) -> Tensor:
+        """(B,) tokens before the first action token; 0 in a row without one."""
+        return self.action_mask.int().argmax(1)
+
     def select(self, rows: Tensor) -> "Batch":
         """The given rows ((N,) int64), padding trimmed to the longest of them."""
         width = int(self.lengths[rows].max()) if len(rows) else 0

@@ -147,22 +147,28 @@ class HFSession:
         self._owners = list(range(copies * len(self._owners)))
 
     def _read(self, texts: list[list[int]]) -> Tensor:
-        """Feed new tokens to rows 0 .. len(texts)-1; the (rows, hidden) state after each's last."""
-        longest = max(len(text) for text in texts)
-        rows = max(1, READ_TOKENS // max(longest, 1))
-        return torch.cat(
-            [self._read_rows(texts[i : i + rows], i) for i in range(0, len(texts), rows)]
-        )
+        """Feed new tokens to rows 0 .. len(texts)-1; the (rows, hidden) state after each's last.
 
-    def _read_rows(self, texts: list[list[int]], first: int) -> Tensor:
+        Texts of similar length go together, for less padding.
+        """
+        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+        states: list[Tensor] = []
+        rest = order
+        while rest:
+            rows = rest[: max(1, READ_TOKENS // max(len(texts[rest[0]]), 1))]
+            states.append(self._read_rows([texts[row] for row in rows], rows))
+            rest = rest[len(rows) :]
+        return torch.cat(states)[torch.tensor(order, device=self._policy.device).argsort()]
+
+    def _read_rows(self, texts: list[list[int]], rows: list[int]) -> Tensor:
         device = self._policy.device
         counts = torch.tensor([len(text) for text in texts], device=device)
         if int(counts.min()) == 0:
             raise ValueError("a row was given nothing to read")
         width = int(counts.max())
         ids = torch.tensor([text + [0] * (width - len(text)) for text in texts], device=device)
-        hidden = self._forward(ids, counts, first)
-        self._advance(ids, counts, first)
+        hidden = self._forward(ids, counts, rows)
+        self._advance(ids, counts, rows)
         return hidden[torch.arange(len(texts), device=device), counts - 1]
 
     def _sample(self, ended: Ended) -> dict[int, Sample]:
@@ -197,13 +203,14 @@ class HFSession:
         device = self._policy.device
         counts = torch.tensor(alive, dtype=torch.int64, device=device)
         ids = torch.tensor(tokens, device=device)
-        hidden = self._forward(ids, torch.ones_like(counts), first=0)
-        self._advance(ids, counts, first=0)
+        rows = range(len(tokens))
+        hidden = self._forward(ids, torch.ones_like(counts), rows)
+        self._advance(ids, counts, rows)
         self._hidden[: len(tokens)] = hidden[:, 0]
 
-    def _forward(self, ids: Tensor, counts: Tensor, first: int) -> Tensor:
-        """The states of new tokens (rows, n, hidden) of the rows from `first` on."""
-        positions, mask = self._cache.begin(len(ids), counts, first)
+    def _forward(self, ids: Tensor, counts: Tensor, rows: Sequence[int]) -> Tensor:
+        """The states (rows, n, hidden) of new tokens, of which row rows[i] has counts[i]."""
+        positions, mask = self._cache.begin(rows, counts)
         if mask.shape[-1] > self._policy.max_positions:
             raise InputError(
                 f"an episode outgrew the model's {self._policy.max_positions} positions: lower "
@@ -211,10 +218,10 @@ class HFSession:
             )
         return self._policy.hidden(ids, mask, positions, self._cache)
 
-    def _advance(self, ids: Tensor, counts: Tensor, first: int) -> None:
-        """Let the first counts[i] of the new tokens of row first + i count."""
+    def _advance(self, ids: Tensor, counts: Tensor, rows: Sequence[int]) -> None:
+        """Let the first counts[i] of the new tokens of rows[i] count."""
         self._cache.advance(counts)
-        self._trace.read(self._owners[first : first + len(ids)], ids, counts)
+        self._trace.read([self._owners[row] for row in rows], ids, counts)
 
     def _draw(self, hidden: Tensor, uniform: Tensor) -> tuple[list[int], list[float]]:
         """One token per row by inverse CDF: a row's draw does not depend on its neighbours."""

@@ -170,14 +170,29 @@ def test_no_trajectories_is_an_error() -> None:
         to_batch([], 0)
 
 
+PROMPTS = st.sampled_from([(), (1,), (2, 2, 2), (3,) * 9, (4,) * 20])
+
+
 @settings(max_examples=100, deadline=None)
-@given(lengths=st.lists(st.integers(1, 40), max_size=30), budget=st.integers(1, 100))
-def test_t15_micro_batches_hold_every_row_once_within_the_budget(lengths, budget) -> None:
-    groups = micro_batches(lengths, budget)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 40), PROMPTS), max_size=30), budget=st.integers(1, 100)
+)
+def test_t15_micro_batches_hold_every_row_once_within_the_budget(rows, budget) -> None:
+    prompts = [prompt for _, prompt in rows]
+    lengths = [rest + len(prompt) + 1 for rest, prompt in rows]
+    groups = micro_batches(lengths, prompts, budget)
     assert sorted(row for group in groups for row in group) == list(range(len(lengths)))
     for group in groups:
         padded = max(lengths[row] for row in group) * len(group)
         assert padded <= budget or len(group) == 1
+    if groups:
+        assert max(lengths) == lengths[groups[0][0]]
+
+
+@settings(max_examples=50, deadline=None)
+@given(lengths=st.lists(st.integers(1, 40), max_size=30), budget=st.integers(1, 100))
+def test_t15_without_prompts_they_go_by_length(lengths, budget) -> None:
+    groups = micro_batches(lengths, [()] * len(lengths), budget)
     longest = [lengths[row] for group in groups for row in group]
     assert longest == sorted(lengths, reverse=True)
 
@@ -194,4 +209,21 @@ def test_t15_micro_batches_hold_every_row_once_within_the_budget(lengths, budget
     ],
 )
 def test_t15_micro_batches_by_hand(lengths, budget, expected) -> None:
-    assert micro_batches(lengths, budget) == expected
+    assert micro_batches(lengths, [()] * len(lengths), budget) == expected
+
+
+@pytest.mark.parametrize(
+    ("lengths", "budget", "expected"),
+    [
+        # By length alone 0 and 1 would go together, and each prompt would be read twice.
+        ([10, 10, 8, 9], 20, [[0, 2], [1, 3]]),
+        # Row 2 is 4 tokens shorter than row 0, which is more than the prompt's 3.
+        ([10, 10, 6, 9], 20, [[0, 1], [3, 2]]),
+        # What is left of a run goes with the next, whose rows can be longer: 2 x 11 tokens.
+        ([12, 11, 9, 10], 22, [[0], [2, 1], [3]]),
+        ([12, 11, 9, 10], 20, [[0], [2], [1], [3]]),
+    ],
+)
+def test_rows_of_a_prompt_stay_together(lengths, budget, expected) -> None:
+    a, b = (1, 2, 3), (4, 5, 6)
+    assert micro_batches(lengths, [a, b, a, b], budget) == expected

@@ -119,7 +119,7 @@ def test_the_cache_is_as_large_as_the_cache(monkeypatch) -> None:
     policy = builds.build_policy()
     cache = RowCache(policy.num_layers, 4, CPU)
     counts = torch.full((4,), 300)
-    positions, mask = cache.begin(4, counts)
+    positions, mask = cache.begin(range(4), counts)
     with torch.no_grad():
         policy.hidden(torch.ones(4, 300, dtype=torch.int64), mask, positions, cache)
     real = sum(t.nbytes for layer in cache._row_layers for t in (layer.keys, layer.values))

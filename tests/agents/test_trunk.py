@@ -101,7 +101,7 @@ def test_the_critic_reads_them_too() -> None:
         batch = play(policy)
         counts = block_calls(policy)
         found.append(critic.values(batch))
-        assert counts == [0, 1]
+        assert counts == [0, 2]  # prompts, and then what follows them
     found.append(critic.values(batch))
     grads = [torch.autograd.grad(v.sum(), critic.parameters()) for v in found]
     assert torch.allclose(*found, atol=1e-6) and found[0].abs().max() > 0.01

@@ -144,6 +144,18 @@ def test_a_prompt_is_read_once_per_group_and_nothing_twice(policy) -> None:
     assert counting.shapes[5:] == ((2, 4), *((2, 1),) * 4)
 
 
+def test_texts_of_similar_length_are_read_together(policy, monkeypatch) -> None:
+    monkeypatch.setattr(hf, "READ_TOKENS", 12)
+    counting = copy.copy(policy)
+    counting.__class__ = Counting
+    session = HFEngine(counting).open(PROMPTS, 1, sampling(stop=(), max_tokens=1))
+    session.turn(dict.fromkeys(range(3), ()))
+    counting.shapes = ()
+    session.turn({0: [20], 1: list(range(30, 41)), 2: [50, 51]})
+    # Each begins with the token that it sampled last: 2, 12 and 3 tokens.
+    assert counting.shapes == ((1, 12), (2, 3))
+
+
 INSTRUCTION = [30, 31, 32, 33, 34]
 
 
