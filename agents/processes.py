@@ -9,9 +9,11 @@ Only tensors and bytes travel, never pickles: what arrives from a socket is data
 """
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import accumulate
 
 import torch
 import torch.distributed as dist
@@ -101,6 +103,21 @@ def share(total: int) -> slice:
     whole, extra = divmod(total, size())
     start = rank() * whole + min(rank(), extra)
     return slice(start, start + whole + (rank() < extra))
+
+
+def stretch(weights: Sequence[int]) -> slice:
+    """This process's part of a sequence: neighbours, in all parts about the same weight.
+
+    Args:
+        weights: Of the elements; positive.
+    """
+    ends, total = list(accumulate(weights)), sum(weights)
+    # An element goes where its middle lies: twice its height in half weights.
+    owners = [
+        (2 * end - weight) * size() // (2 * total)
+        for end, weight in zip(ends, weights, strict=True)
+    ]
+    return slice(bisect_left(owners, rank()), bisect_right(owners, rank()))
 
 
 @contextmanager

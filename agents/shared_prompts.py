@@ -97,15 +97,14 @@ class Layout:
             return last
         cache = Cache(layers=[_Rows(layer, self.prompt) for layer in prompts])
         steps = torch.arange(rest, device=device)
-        positions = self.openings[:, None] + steps
-        # Behind a row's end stands its last token again: nothing looks at it.
-        columns = positions.clamp(max=source.shape[1] - 1)
+        # Behind the longest row's end stands its last token again: nothing looks at it.
+        columns = (self.openings[:, None] + steps).clamp(max=source.shape[1] - 1)
         read = source[torch.arange(len(source), device=device)[:, None], columns]
         opened = (places < self.openings[:, None])[:, None, None, :]
         own = (steps <= steps[:, None])[None, None]
         shape = (len(source), 1, rest)
         mask = torch.cat([opened.expand(*shape, width), own.expand(*shape, rest)], dim=-1)
-        return torch.cat([last, forward(read, mask, positions, cache)], dim=1)
+        return torch.cat([last, forward(read, mask, columns, cache)], dim=1)
 
 
 class _Layer(CacheLayerMixin):

@@ -270,8 +270,8 @@ class Trainer:
 
     def _micro_batches(self, batch: Batch, rows: Tensor) -> Iterator[Tensor]:
         """This process's rows, in micro-batches."""
-        longest_first = batch.lengths[rows].argsort(descending=True, stable=True)
-        rows = rows[longest_first[processes.rank() :: processes.size()]]
+        rows = rows.sort().values  # as they were played: groups whole, most of them here
+        rows = rows[processes.stretch(batch.lengths[rows].tolist())]
         prompts: list[tuple[int, ...]] = [()] * len(rows)
         if self.policy.shares_prompts:
             prompts = prompts_of(batch.input_ids[rows], batch.openings[rows])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -50,5 +51,16 @@ def fit(rows: Sequence[Row], seconds: Sequence[float], quantities: Sequence[str]
 
 
 def best(rows: Sequence[Row], seconds: Sequence[float], candidates: Sequence[Sequence[str]]) -> Law:
-    """Of laws with equally many quantities the one that explains most."""
-    return max((fit(rows, seconds, c) for c in candidates), key=lambda law: law.r_squared)
+    """Of all laws in some of a candidate's quantities the one that explains most.
+
+    No coefficient is negative: nothing takes less than no time (non-negative least squares, by
+    trying every subset).
+    """
+    laws = [
+        fit(rows, seconds, part)
+        for candidate in candidates
+        for count in range(1, len(candidate) + 1)
+        for part in combinations(candidate, count)
+    ]
+    possible = [law for law in laws if min(law.coefficients.values()) >= 0]
+    return max(possible, key=lambda law: law.r_squared)

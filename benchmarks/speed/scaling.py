@@ -29,8 +29,8 @@ SAMPLING = (
     ("decoding passes", "tokens read", "tokens decoded"),
 )
 UPDATE = (
-    ("1", "trained tokens x adapted share", "tokens decoded"),
-    ("trained tokens", "trained tokens x adapted share", "tokens decoded"),
+    ("1", "passed tokens x adapted share", "tokens decoded"),
+    ("passed tokens", "passed tokens x adapted share", "tokens decoded"),
 )
 
 
@@ -143,14 +143,16 @@ def quantities_of(task: Task, adapted: float) -> dict[str, float]:
         task: What is played.
         adapted: Share of the blocks that are adapted.
     """
-    shape, trained = task.shape, task.trained_tokens
+    shape = task.shape
+    # Of an update: a prompt once for its rows (agents/shared_prompts.py).
+    passed = task.read_tokens + task.generated_tokens
     return {
         "tokens read": task.read_tokens,
         "tokens decoded": task.generated_tokens,
         "decoding passes": shape.turns * shape.tokens,
         "tokens of an observation": task.observation_tokens,
-        "trained tokens": trained,
-        "trained tokens x adapted share": trained * adapted,
+        "passed tokens": passed,
+        "passed tokens x adapted share": passed * adapted,
     }
 
 
@@ -166,7 +168,7 @@ def laws_of(points: Sequence[Point]) -> dict[str, Law]:
 def table(points: Sequence[Point]) -> str:
     """The measurements as Markdown."""
     lines = [
-        "| varied | episodes | turns | observation | layers | read | decoded | trained | "
+        "| varied | episodes | turns | observation | layers | read | decoded | passed | "
         "sampling s | update s |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -178,7 +180,7 @@ def table(points: Sequence[Point]) -> str:
             round(point.quantities["tokens of an observation"]),
             point.layers or "all",
             *(point.quantities[f"tokens {done}"] for done in ("read", "decoded")),
-            point.quantities["trained tokens"],
+            point.quantities["passed tokens"],
             f"{point.seconds.sampling:.2f}",
             f"{point.seconds.update:.2f}",
         ]

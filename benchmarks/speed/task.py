@@ -138,7 +138,7 @@ class Task:
 
     @property
     def trained_tokens(self) -> int:
-        """Tokens of a rollout batch without padding: those of an update's forward passes."""
+        """Tokens of a rollout batch without padding."""
         return self.shape.group_size * sum(self.lengths())
 
     @property

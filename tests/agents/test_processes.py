@@ -308,3 +308,27 @@ def test_alone_everything_is_trivial() -> None:
     assert processes.sums([None, numbers], [numbers, numbers]) == [None, numbers]
     with pytest.raises(InputError, match="as it was"), processes.together():
         raise InputError("as it was")
+
+
+@pytest.mark.parametrize(
+    ("weights", "size", "expected"),
+    [
+        ([], 2, [0, 0]),
+        ([7], 2, [0, 1]),  # its middle is the middle of all: the second's
+        ([5, 5, 5, 5], 2, [2, 2]),
+        ([5, 5, 5, 5], 3, [1, 2, 1]),
+        # Middles at 4.5, 10, 12 and 14 of 15; the first part ends at 7.5.
+        ([9, 2, 2, 2], 2, [1, 3]),
+        # Middles at 1, 3, 5 and 10.5; parts of 5 end at 5, which is already the second's, and 10.
+        ([2, 2, 2, 9], 3, [2, 1, 1]),
+        ([1, 1], 4, [0, 1, 0, 1]),
+    ],
+)
+def test_a_stretch_has_its_share_of_the_weight(monkeypatch, weights, size, expected) -> None:
+    monkeypatch.setattr(processes, "size", lambda: size)
+    parts = []
+    for rank in range(size):
+        monkeypatch.setattr(processes, "rank", lambda rank=rank: rank)
+        parts.append(weights[processes.stretch(weights)])
+    assert [len(part) for part in parts] == expected
+    assert [weight for part in parts for weight in part] == weights

@@ -29,6 +29,14 @@ class TestLaw:
         assert found.coefficients == pytest.approx({"1": 0.5, "x": 1.0})
         assert found.r_squared == pytest.approx(1 - 1.5 / 3.5)
 
+    def test_nothing_takes_less_than_no_time(self) -> None:
+        rows = [{"x": 1.0, "y": 2.0}, {"x": 2.0, "y": 1.0}, {"x": 3.0, "y": 3.0}]
+        seconds = [1.0, 3.0, 4.0]  # 5/3 x - 1/3 y
+        assert law.fit(rows, seconds, ("x", "y")).coefficients["y"] == pytest.approx(-1 / 3)
+        # x alone: (1 + 6 + 12) / (1 + 4 + 9); y alone explains less.
+        found = law.best(rows, seconds, (("x", "y"),))
+        assert found.coefficients == pytest.approx({"x": 19 / 14})
+
     def test_quantities_that_cannot_be_told_apart_are_refused(self) -> None:
         rows = [{"x": 1.0, "y": 2.0}, {"x": 2.0, "y": 4.0}, {"x": 3.0, "y": 6.0}]
         with pytest.raises(ValueError, match="cannot tell x, y apart"):
@@ -42,18 +50,18 @@ class TestScaling:
         for varied, shape, layers in scaling.plan(10, depth=30):
             read = 50 * shape.questions + shape.episodes * 40 * shape.top_k * (shape.turns - 1)
             decoded = shape.episodes * shape.turns * shape.tokens
-            trained, adapted = read + decoded, layers / 30
+            passed, adapted = read + decoded, layers / 30
             quantities = {
                 "tokens read": read,
                 "tokens decoded": decoded,
                 "decoding passes": shape.turns * shape.tokens,
                 "tokens of an observation": 40 * shape.top_k,
-                "trained tokens": trained,
-                "trained tokens x adapted share": trained * adapted,
+                "passed tokens": passed,
+                "passed tokens x adapted share": passed * adapted,
             }
             seconds = Seconds(
                 sampling=0.01 * quantities["decoding passes"] + 2e-3 * read + 5e-3 * decoded,
-                update=0.5 + 8e-3 * trained * adapted + 3e-3 * decoded,
+                update=0.5 + 8e-3 * passed * adapted + 3e-3 * decoded,
             )
             made.append(scaling.Point(varied, shape, layers, quantities, seconds))
         return made
@@ -64,7 +72,7 @@ class TestScaling:
             {"decoding passes": 0.01, "tokens read": 2e-3, "tokens decoded": 5e-3}
         )
         assert laws["update"].coefficients == pytest.approx(
-            {"1": 0.5, "trained tokens x adapted share": 8e-3, "tokens decoded": 3e-3}
+            {"1": 0.5, "passed tokens x adapted share": 8e-3, "tokens decoded": 3e-3}
         )
 
     def test_one_thing_varies_at_a_time_and_is_in_the_table(self) -> None:
@@ -80,6 +88,6 @@ class TestScaling:
         measured = scaling.Measurer("tiny", repeats=1, microbatch_tokens=1024)
         point = measured.point("questions", Shape(questions=1, group_size=2, turns=2, tokens=6), 1)
         assert point.quantities["tokens decoded"] == 2 * 2 * 6
-        adapted = point.quantities["trained tokens x adapted share"]
-        assert adapted == point.quantities["trained tokens"] / 2  # 1 of 2 layers
+        adapted = point.quantities["passed tokens x adapted share"]
+        assert adapted == point.quantities["passed tokens"] / 2  # 1 of 2 layers
         assert point.seconds.sampling > 0 and point.seconds.update > 0
