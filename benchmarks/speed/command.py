@@ -2,6 +2,7 @@
 
     python -m benchmarks.training trl [--task multi|single]   # a whole step against TRL's
     python -m benchmarks.training update                      # against full logits
+    python -m benchmarks.training prompts [--task ...]        # against an update of whole rows
     python -m benchmarks.training profile                     # share outside matrix products
     python -m benchmarks.training scaling                     # episodes, turns, lengths, layers
 
@@ -18,9 +19,15 @@ import torch
 
 from retrieval.errors import InputError
 
-from . import operators, scaling, sides, update, whole_step
+from . import operators, prompts, scaling, sides, update, whole_step
 
-PARTS = {"trl": whole_step, "update": update, "profile": operators, "scaling": scaling}
+PARTS = {
+    "trl": whole_step,
+    "update": update,
+    "prompts": prompts,
+    "profile": operators,
+    "scaling": scaling,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -90,6 +90,8 @@ def test_penalties_come_off_the_returns_and_off_each_token() -> None:
     # Each turn is paid on its last action token.
     assert plain.token_rewards.tolist() == [[0, 0, 0.25, 0, 0.5], [0, 0, 1.0, 0, 0]]
     assert plain.num_turns.tolist() == [2, 1]
+    assert plain.openings.tolist() == [1, 2]
+    assert replace(plain, action_mask=plain.action_mask & False).openings.tolist() == [0, 0]
     costs = torch.tensor([[9.0, 0.1, 0.2, 9.0, 0.3], [9.0, 9.0, 0.4, 9.0, 9.0]])
     dear = replace(plain, penalties=costs)
     assert dear.returns.tolist() == pytest.approx([0.75 - 0.6, 1.0 - 0.4])

@@ -182,6 +182,24 @@ class TestUpdate:
         assert "largest relative difference of the gradients" in capsys.readouterr().out
 
 
+class TestPrompts:
+    def test_updates_of_both_kinds_agree(self, tmp_path, capsys) -> None:
+        out = tmp_path / "numbers.json"
+        flags = ["--model", "tiny", "--layers", "1", "--repeats", "1", "--out", str(out)]
+        assert command.main(["prompts", *flags]) == 0
+        told = json.loads(out.read_text())
+        assert 0 < told["largest_relative_difference"] <= update.CLOSE
+        assert told["medians"] == {name: taken for name, (taken,) in told["seconds"].items()}
+        assert set(told["medians"]) == {"once", "whole"}
+        first, *_ = capsys.readouterr().out.splitlines()
+        tokens, passed = (int(word) for word in first.split() if word.isdigit())
+        assert passed < tokens / 2
+
+    def test_no_repeats_are_refused(self, capsys) -> None:
+        assert command.main(["prompts", "--repeats", "0"]) == 2
+        assert capsys.readouterr().err == "--repeats: give at least 1\n"
+
+
 class TestProfile:
     def test_the_share_by_hand(self) -> None:
         found = [("aten::mm", 2.0), ("aten::_scaled_dot_product_flash_attention_for_cpu", 1.0)]
