@@ -271,11 +271,10 @@ class Trainer:
     def _micro_batches(self, batch: Batch, rows: Tensor) -> Iterator[Tensor]:
         """This process's rows, in micro-batches."""
         rows = rows.sort().values  # as they were played: groups whole, most of them here
-        rows = rows[processes.stretch(batch.lengths[rows].tolist())]
-        prompts: list[tuple[int, ...]] = [()] * len(rows)
-        if self.policy.shares_prompts:
-            prompts = prompts_of(batch.input_ids[rows], batch.openings[rows])
         lengths = batch.lengths[rows].tolist()
+        mine = processes.stretch(lengths)
+        rows, lengths = rows[mine], lengths[mine]
+        prompts = prompts_of(batch.input_ids[rows], batch.openings[rows])
         for group in micro_batches(lengths, prompts, self.options.microbatch_tokens):
             yield rows[torch.tensor(group, device=rows.device)]
 

@@ -50,9 +50,9 @@ def run(args: argparse.Namespace, argv: Sequence[str]) -> dict[str, Any]:
                     seconds[shares].append(taken)
     medians = {NAMES[shares]: statistics.median(taken) for shares, taken in seconds.items()}
     apart = max_relative_difference(gradients[True], gradients[False])
-    passed = task.read_tokens + task.generated_tokens
     print(
-        f"{args.task}-turn, {task.trained_tokens} tokens, {passed} with each prompt once; "
+        f"{args.task}-turn, {task.trained_tokens} tokens, "
+        f"{task.passed_tokens} with each prompt once; "
         f"micro-batches of {args.microbatch_tokens}; medians of {args.repeats} updates after one"
     )
     print(f"{'once':>6} {medians['once']:.2f} s\n{'whole':>6} {medians['whole']:.2f} s")

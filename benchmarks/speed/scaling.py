@@ -143,9 +143,7 @@ def quantities_of(task: Task, adapted: float) -> dict[str, float]:
         task: What is played.
         adapted: Share of the blocks that are adapted.
     """
-    shape = task.shape
-    # Of an update: a prompt once for its rows (agents/shared_prompts.py).
-    passed = task.read_tokens + task.generated_tokens
+    shape, passed = task.shape, task.passed_tokens
     return {
         "tokens read": task.read_tokens,
         "tokens decoded": task.generated_tokens,

@@ -151,6 +151,11 @@ class Task:
         return sum(map(len, self.prompts)) + self.shape.group_size * observed
 
     @property
+    def passed_tokens(self) -> int:
+        """Tokens of an update that passes a prompt once for its rows (agents/shared_prompts.py)."""
+        return self.read_tokens + self.generated_tokens
+
+    @property
     def observation_tokens(self) -> float:
         """The mean length of an observation; 0 where there is none."""
         lengths = [len(ids) for read in self.observation_ids for ids in read]
